@@ -34,11 +34,9 @@ func checkCamera(op string, camera [4]float32, scale float32) error {
 
 func checkPose(op, name string, pose *[12]float32) error {
 	for i, x := range pose {
-		if x-x != 0 {
-			return robocache.Misuse(op, robocache.Where{
-				"tensor": name,
-				"index":  i,
-			}, "%s is not finite", name).
+		if x-x != 0 { // NaN or infinity
+			return robocache.Misuse(op, robocache.Where{"tensor": name, "index": i},
+				"%s is not finite", name).
 				Expected("twelve finite numbers", fmt.Sprint(x))
 		}
 	}

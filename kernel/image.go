@@ -225,8 +225,7 @@ func (op *ImageOp) Check() error {
 				misuseError(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
 			)
 		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 ||
-			o[1] != 3 ||
-			o[0] != s[0]:
+			o[1] != 3 || o[0] != s[0]:
 			return where(
 				misuseError(
 					name,
@@ -308,20 +307,23 @@ func (op *ImageOp) Rows() (n, pixels int) {
 	return n, pixels
 }
 
-// Row augments one image, on the host.
+// Row augments image n on the host. Images are numbered over all parts.
 func (op *ImageOp) Row(n int) {
 	p := &op.Parts[0]
 	for i := 1; n >= p.Src.Shape[0]; i++ {
-		n, p = n-p.Src.Shape[0], &op.Parts[i]
+		n -= p.Src.Shape[0]
+		p = &op.Parts[i]
 	}
-	s, o := p.Src.Shape, p.Out.Shape
-	in, out, row := 3*s[2]*s[3], 3*o[2]*o[3]*p.Out.DType.Size(), 4*ImageDrawWords
-	d := ParseImageDraw(p.Draws.Data[n*row:])
+	srcHeight, srcWidth := p.Src.Shape[2], p.Src.Shape[3]
+	outHeight, outWidth := p.Out.Shape[2], p.Out.Shape[3]
+	srcBytes := 3 * srcHeight * srcWidth
+	outBytes := 3 * outHeight * outWidth * p.Out.DType.Size()
+	d := ParseImageDraw(p.Draws.Data[n*4*ImageDrawWords:])
 	AugmentImage(
-		p.Out.Data[n*out:(n+1)*out],
-		p.Src.Data[n*in:(n+1)*in],
+		p.Out.Data[n*outBytes:(n+1)*outBytes],
+		p.Src.Data[n*srcBytes:(n+1)*srcBytes],
 		&d,
-		[4]int{s[2], s[3], o[2], o[3]},
+		[4]int{srcHeight, srcWidth, outHeight, outWidth},
 		p.Table,
 	)
 }

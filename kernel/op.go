@@ -90,12 +90,8 @@ func checkTensors(op Op) error {
 		}
 		for _, n := range all {
 			if n.tensor != nil && n.tensor != w.tensor && w.tensor.Overlaps(n.tensor) {
-				return robocache.Misuse(
-					op.opName(),
-					robocache.Where{"tensor": w.name},
-					"out aliases %s",
-					n.name,
-				).
+				return robocache.Misuse(op.opName(), robocache.Where{"tensor": w.name},
+					"out aliases %s", n.name).
 					Expected("memory of its own", "shared memory")
 			}
 		}

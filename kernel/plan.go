@@ -72,11 +72,8 @@ func (p *Plan) checkRows() error {
 			ok = p.Sums.checkRow(i, p.Sources)
 		}
 		if !ok {
-			return robocache.Misuse(
-				"resample",
-				robocache.Where{"row": i},
-				"plan row outside the source range",
-			).
+			return robocache.Misuse("resample", robocache.Where{"row": i},
+				"plan row outside the source range").
 				Expected(
 					"samples below "+strconv.Itoa(p.Sources),
 					strconv.Itoa(l)+", "+strconv.Itoa(r),

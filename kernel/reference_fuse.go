@@ -63,8 +63,8 @@ func (op *FuseOp) runEntry(s *Series, b, i, col int, write bool) error {
 		sample = a.Samples.int64At(b)
 	}
 	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid}
-	if err := resampleCounted(op.Out.matrixView(0, rows, b).Columns(col, s.columnCount()), src, p,
-		opt, op.Counts); err != nil || op.Valid == nil {
+	out := op.Out.matrixView(0, rows, b).Columns(col, s.columnCount())
+	if err := resampleCounted(out, src, p, opt, op.Counts); err != nil || op.Valid == nil {
 		return err
 	}
 	for row, v := range valid {
@@ -118,11 +118,8 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 }
 
 func lengthError(name, want string, got int64) error {
-	return robocache.Malformed(
-		"resample",
-		robocache.Where{"tensor": name},
-		"Source length mismatch (length outside the data)",
-	).
+	return robocache.Malformed("resample", robocache.Where{"tensor": name},
+		"Source length mismatch (length outside the data)").
 		Expected(want, strconv.FormatInt(got, 10))
 }
 

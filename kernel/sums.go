@@ -168,7 +168,8 @@ func (c *coverage) coverRow(i int, t, length int64, out *Sums) {
 	}
 }
 
-// cutGap reports whether row i covers only a fraction of a sample that lasts longer than limit.
+// cutGap reports whether row i covers only a fraction of a sample that lasts longer than limit, and
+// returns the length of that sample. Only the first and the last sample of a row can be cut.
 func (c *coverage) cutGap(i int, limit int64, out *Sums) (length int64, cut bool) {
 	from, to := int(out.From[i]), int(out.To[i])
 	if limit == 0 || from == to {
@@ -178,8 +179,8 @@ func (c *coverage) cutGap(i int, limit int64, out *Sums) (length int64, cut bool
 		sample int
 		share  float64
 	}{{from, out.Head[i]}, {to - 1, out.Tail[i]}} {
-		if length = c.sampleEnd(end.sample) - c.src[end.sample]; length > limit && end.share > 0 &&
-			end.share < 1 {
+		length = c.sampleEnd(end.sample) - c.src[end.sample]
+		if length > limit && end.share > 0 && end.share < 1 {
 			return length, true
 		}
 	}

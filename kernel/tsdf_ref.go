@@ -57,8 +57,8 @@ func (op *TSDFOp) Check() (err error) {
 		}
 	}
 	for _, n := range op.namedTensors()[1:] {
-		if err := checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32); err !=
-			nil {
+		err := checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32)
+		if err != nil {
 			return err
 		}
 	}

@@ -173,11 +173,8 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	l.Features = f.Shape[lead]
 	if !f.DType.Float() {
-		return robocache.Misuse(
-			voxelize,
-			robocache.Where{"tensor": "features"},
-			"unsupported dtype",
-		).
+		return robocache.Misuse(voxelize, robocache.Where{"tensor": "features"},
+			"unsupported dtype").
 			Expected(joinTypes(floatTypes), f.DType.String())
 	}
 	return f.Check(voxelize, "features")
@@ -187,11 +184,8 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 func checkGrid(op string, lo, size [3]float32, grid []int) error {
 	for a, s := range size {
 		if !(s > 0) || math.IsInf(float64(s), 0) {
-			return robocache.Misuse(
-				op,
-				robocache.Where{"axis": a},
-				"voxel_size must be positive: a voxel size must be positive and finite",
-			).
+			return robocache.Misuse(op, robocache.Where{"axis": a},
+				"voxel_size must be positive: a voxel size must be positive and finite").
 				Expected("a finite number > 0", fmt.Sprint(s))
 		}
 	}
@@ -423,18 +417,12 @@ func (op *VoxelOp) opName() string { return voxelize }
 
 func (op *VoxelOp) namedTensors() []namedTensor {
 	all := []namedTensor{
-		inputTensor(
-			"points",
-			&op.Points,
-		),
+		inputTensor("points", &op.Points),
 		inputTensor("lengths", op.Lengths),
 		inputTensor("offsets", op.Offsets),
 		resultTensor("out", op.Out),
 		resultTensor("coords", op.Coords),
-		resultTensor(
-			"rows",
-			op.Rows,
-		),
+		resultTensor("rows", op.Rows),
 		resultTensor("counts", op.Counts),
 		resultTensor("found", op.Found),
 		resultTensor("stats", op.Stats),
@@ -454,10 +442,8 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	case op.Offsets != nil:
 		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
 		if from < 0 || to < from || to > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
-				"tensor": "offsets",
-				"index":  b,
-			}, "length mismatch").
+			return 0, 0, robocache.Misuse(voxelize,
+				robocache.Where{"tensor": "offsets", "index": b}, "length mismatch").
 				Expected(
 					fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows),
 					fmt.Sprintf("%d, %d", from, to),
@@ -467,10 +453,8 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	case op.Lengths != nil:
 		n := op.Lengths.int64At(b)
 		if n < 0 || n > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
-				"tensor": "lengths",
-				"index":  b,
-			}, "length mismatch").
+			return 0, 0, robocache.Misuse(voxelize,
+				robocache.Where{"tensor": "lengths", "index": b}, "length mismatch").
 				Expected(fmt.Sprintf("0 … %d points", rows), strconv.FormatInt(n, 10))
 		}
 		return 0, int(n), nil

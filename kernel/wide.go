@@ -95,7 +95,9 @@ func (r *resampleRun) slerpRow(i, a, b int, w float64) {
 			to++
 		}
 		r.lerpColumns(i, a, b, w, from, to)
-		for from = to; from < r.dst.Cols && r.inQuat(from); from++ {
+		from = to
+		for from < r.dst.Cols && r.inQuat(from) {
+			from++
 		}
 	}
 	for _, q := range r.opt.Rule.Quats {

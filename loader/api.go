@@ -156,9 +156,10 @@ type Decode = options.Decode
 
 const (
 	DecodeCPU = options.DecodeCPU // default
-	// both: a decode group goes to the device if it has space, else to a core
+	// DecodeAuto decodes on the device while it has space, and otherwise on the CPU.
 	DecodeAuto = options.DecodeAuto
-	// the device, for the streams that it decodes exactly; an error if there is none
+	// DecodeGPU decodes on the device all streams that it decodes exactly. It is an error if there
+	// is no device.
 	DecodeGPU = options.DecodeGPU
 )
 
@@ -168,9 +169,9 @@ const EpisodeID = options.EpisodeID
 // What batches consist of.
 type (
 	// Batch is a list of samples stacked into one tensor per key. The consumer owns it until
-	// Release. Tensor(key) and Text(key) return an entry by its key, Entry(i) that of Fields[i],
-	// Bytes the size of the tensors; ReleaseTensor(i) releases one tensor alone, and Buffers
-	// returns the whole buffers.
+	// Release. Tensor(key) and Text(key) return an entry by its key, and Entry(i) returns the entry
+	// of Fields[i]. Bytes returns the size of the tensors. ReleaseTensor(i) releases one tensor
+	// alone. Buffers returns the whole buffers.
 	Batch = layout.Batch
 	// Field describes one entry of a batch.
 	Field = layout.Field
@@ -184,7 +185,7 @@ type (
 type (
 	// Finish describes the operations that a device applies to raw batches (Loader.Finish).
 	Finish = plan.Finish
-	// Place is the place of one tensor in a raw batch.
+	// Place locates one tensor in the buffers of a raw batch, or in the outputs of Finish.
 	Place = plan.Place
 	// Output is one tensor that Finish describes.
 	Output = plan.Output

@@ -397,22 +397,19 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	return nil
 }
 
-// Rows returns the dataset row of each sample. With hz it returns the row of the episode's
-// timeline.
-func (l *Loader) Rows(
-	indices []int64,
-) ([]robocache.Row, error) {
+// Rows returns the dataset row of each sample. With hz, rows count on the episode's timeline
+// instead.
+func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) {
 	return l.assembler.RowsOf(indices)
 }
 
-// Locate calls each with the source and the row of each sample. With hz the row is that of the
-// episode's timeline. A loader of one dataset has one source, 0.
+// Locate calls each with the source and the row of each sample; i is the position in indices. With
+// hz, rows count on the episode's timeline. A loader of one dataset has one source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
 	return l.assembler.Locate(indices, each)
 }
 
-// Notes returns messages about choices that the loader made without being asked, such as the
-// training split.
+// Notes returns messages about defaults that the loader chose, such as the training split.
 func (l *Loader) Notes() []string { return l.assembler.Report.Notes }
 
 // Close stops all goroutines and waits for them. Batches that the consumer holds stay valid until

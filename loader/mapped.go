@@ -56,14 +56,14 @@ func (m *Map) Len() int64 { return m.assembler.SampleCount() }
 // Fields returns the description of a batch of items, in the order of its entries.
 func (m *Map) Fields() []Field { return m.assembler.Schema.Fields }
 
-// Rows returns the dataset row of each sample. With hz it returns the row of the episode's
-// timeline.
+// Rows returns the dataset row of each sample. With hz, rows count on the episode's timeline
+// instead.
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.assembler.RowsOf(indices) }
 
 // Items returns a batch of the given samples, in the given order. 0 ≤ index < Len. A frame that
-// several samples need is decoded once. The work runs on cfg.Threads goroutines, including the
-// caller's. Items blocks until the batch is complete or ctx is canceled. The caller must call
-// Release on the batch.
+// several samples need is decoded once. The work runs on cfg.Threads goroutines, one of which is
+// the calling one. Items blocks until the batch is complete or ctx is canceled. The caller must
+// call Release on the batch.
 func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -108,8 +108,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	return b, nil
 }
 
-// Notes returns messages about choices that the map made without being asked, such as the training
-// split.
+// Notes returns messages about defaults that the map chose, such as the training split.
 func (m *Map) Notes() []string { return m.assembler.Report.Notes }
 
 // Stats returns totals of the work so far.

@@ -226,9 +226,7 @@ func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 		p.top, p.bottom = r.readUnsigned(), r.readUnsigned()
 	}
 	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 ||
-		p.chromaBits > 6 ||
-		w > 4096 ||
-		h > 4096 {
+		p.chromaBits > 6 || w > 4096 || h > 4096 {
 		return nil, truncatedSet()
 	}
 	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)

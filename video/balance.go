@@ -63,20 +63,26 @@ func (b *helpBalance) advance(now time.Time, frames int64) {
 		return
 	}
 	rate := float64(frames-b.framesBefore) / now.Sub(b.stateStart).Seconds()
-	next, d := b.state+1, watchTime
+	next, duration := b.state+1, watchTime
 	switch b.state {
-	case beginning, watchingHelp:
-		if d = drainTime; b.state == watchingHelp {
-			b.helpedRate = rate
-		}
+	case beginning:
+		duration = drainTime
+	case watchingHelp:
+		duration = drainTime
+		b.helpedRate = rate
 	case watchingAlone:
 		helps := b.helpedRate > worthHelp*rate
-		if b.hold = min(2*b.hold, lastHold); helps != b.helps {
+		if helps == b.helps {
+			b.hold = min(2*b.hold, lastHold)
+		} else {
 			b.hold = firstHold
 		}
-		b.helps, d = helps, b.hold
+		b.helps = helps
+		duration = b.hold
 	case holding:
-		next, d = passingToHelp, drainTime
+		next, duration = passingToHelp, drainTime
 	}
-	b.state, b.stateEnd, b.framesBefore, b.stateStart = next, now.Add(d), frames, now
+	b.state = next
+	b.stateStart, b.stateEnd = now, now.Add(duration)
+	b.framesBefore = frames
 }

@@ -163,11 +163,8 @@ func (w *readWindow) readBytes(ctx context.Context, off int64, n int) ([]byte, e
 		size = left
 	}
 	if size < int64(n) {
-		return nil, box{
-			"file",
-			nil,
-			off,
-		}.malformed(
+		whole := box{kind: "file", off: off}
+		return nil, whole.malformed(
 			"expected %d bytes, but %d are left: the file is truncated",
 			n,
 			max(size, 0),
@@ -210,12 +207,8 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		)
 	}
 	if name := otherContainer(head); name != "" {
-		return box{}, robocache.Unsupported(
-			opIndex,
-			nil,
-			"the file is %s, whatever its name says; mp4 is read",
-			name,
-		).
+		return box{}, robocache.Unsupported(opIndex, nil,
+			"the file is %s, whatever its name says; mp4 is read", name).
 			WithHint("%s", containerHint)
 	}
 	boxes := 0
@@ -225,11 +218,8 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 			return box{}, err
 		}
 		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
-			return box{}, box{
-				kind: kind,
-			}.malformed(
-				"this is not an mp4 file: no mp4 begins with this box",
-			)
+			first := box{kind: kind}
+			return box{}, first.malformed("this is not an mp4 file: no mp4 begins with this box")
 		}
 		b, headLen, n, err := parseBoxHeader(h, pos, size-pos)
 		if err != nil {

@@ -80,7 +80,8 @@ func (r *decodeJob) restartGroup(sound bool) error {
 
 var errNotInside = errors.New("not inside the decoder")
 
-// passFailed returns the error of a pass whose decoder, or whose deliver function, failed.
+// passFailed returns the error of a pass whose decoder or deliver function failed. keep reports
+// whether the decoder can be reused.
 func (r *decodeJob) passFailed(err error, ordinal int) (keep bool, _ error) {
 	if r.deliverErr != nil {
 		return r.worker.clearPosition(), r.deliverErr

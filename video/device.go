@@ -98,11 +98,8 @@ func OpenDevice(device int) (DeviceBackend, error) {
 	open := openDevice
 	deviceMu.Unlock()
 	if open == nil {
-		return nil, robocache.Unsupported(
-			opDecode,
-			nil,
-			"this build has no decoder for the engines of a GPU",
-		).
+		return nil, robocache.Unsupported(opDecode, nil,
+			"this build has no decoder for the engines of a GPU").
 			WithHint("import robocache/video/nvdec")
 	}
 	return open(device)

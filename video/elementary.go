@@ -154,13 +154,8 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 
 // hasOwnSets reports whether a sample contains a sequence parameter set.
 func (x *Elementary) hasOwnSets(sample []byte) (own bool, err error) {
-	if err := x.eachUnit(
-		sample,
-		func(nal []byte) { own = own || x.isKind(nal, 7, 33) },
-	); err != nil {
-		return own, err
-	}
-	return own, nil
+	err = x.eachUnit(sample, func(nal []byte) { own = own || x.isKind(nal, 7, 33) })
+	return own, err
 }
 
 // isKind reports whether a NAL unit has a type, given in the numbering of H.264 and of HEVC.

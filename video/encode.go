@@ -161,12 +161,13 @@ func (c EncodeConfig) checkSupported() error {
 	case c.Rate.Num <= 0 || c.Rate.Den <= 0:
 		msg = "the frame rate is missing"
 	case encoders[c.Codec].name == "":
-		class, msg, hint = robocache.ErrUnsupported, "no encoder for "+
-			strconv.Quote(string(c.Codec)), "use av1, h264 or hevc"
+		class = robocache.ErrUnsupported
+		msg = "no encoder for " + strconv.Quote(string(c.Codec))
+		hint = "use av1, h264 or hevc"
 	case c.Codec == AV1 && (c.Width < 64 || c.Height < 64 || c.Width%2+c.Height%2 > 0):
-		class, msg, hint = robocache.ErrUnsupported,
-			fmt.Sprintf("libsvtav1 needs even sizes of at least 64, not %d×%d", c.Width, c.Height),
-			"use h264"
+		class = robocache.ErrUnsupported
+		msg = fmt.Sprintf("libsvtav1 needs even sizes of at least 64, not %d×%d", c.Width, c.Height)
+		hint = "use h264"
 	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
 		msg = fmt.Sprintf("unsupported preset %q", c.Preset)
 	default:
@@ -258,14 +259,8 @@ func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
 	if !ok {
 		limit, cancel := context.WithTimeout(ctx, listingTime)
 		defer cancel()
-		out, err := exec.CommandContext(
-			limit,
-			path,
-			"-hide_banner",
-			"-loglevel",
-			"error",
-			"-encoders",
-		).
+		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error",
+			"-encoders").
 			Output()
 		switch {
 		case err == nil:
@@ -466,23 +461,26 @@ func (e *Encoder) verifyFile() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := same(ix.NumFrames() == e.frames && ix.NumSamples() == e.frames,
+	err = same(
+		ix.NumFrames() == e.frames && ix.NumSamples() == e.frames,
 		fmt.Sprintf("%d frames", e.frames),
-		fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples())); err != nil {
+		fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()),
+	)
+	if err != nil {
 		return err
 	}
 	first := ix.Sample(0).Sync
-	if err := same(ix.Timescale() == timescale && first,
+	err = same(
+		ix.Timescale() == timescale && first,
 		fmt.Sprintf("timescale %d, beginning with a sync sample", timescale),
-		fmt.Sprintf("%d, %v", ix.Timescale(), first)); err != nil {
+		fmt.Sprintf("%d, %v", ix.Timescale(), first),
+	)
+	if err != nil {
 		return err
 	}
 	for k := range e.frames {
 		if at := ix.PTS(k); at != int64(k)*delta {
-			if err := same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta),
-				fmt.Sprint(at)); err != nil {
-				return err
-			}
+			return same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(at))
 		}
 	}
 	return nil

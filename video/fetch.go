@@ -78,16 +78,17 @@ func (b *Fetched) Bytes() int64 { return b.bytes }
 // Release frees the memory. It must not be called during a decode.
 func (b *Fetched) Release() { b.index, b.pieces, b.bytes = nil, nil, 0 }
 
-// eachRead calls yield with the reads that Decode makes for a group, until yield returns false:
-// runs of adjacent packets, then single packets that push the last frames out of a decoder that
-// reorders. Packets that Decode rejects are left out.
+// eachRead calls yield with the reads that Decode makes for a group, until yield returns false. The
+// first reads cover runs of adjacent packets of the group. The others are single packets behind it:
+// a decoder that reorders frames delivers the last ones only after them. Packets that Decode
+// rejects are left out.
 func eachRead(f *File, g Group, yield func(Range) bool) {
 	ix := f.Index
 	if len(g.Ordinals) == 0 || g.Start < 0 || g.End >= ix.NumSamples() || g.Start > g.End {
 		return
 	}
 	size := f.Ranged.Size()
-	give := func(d, last int) (to int, ok bool) {
+	yieldRead := func(d, last int) (to int, ok bool) {
 		to, r, fits := adjacentRead(ix, d, last)
 		if !fits || r.Off < 0 || r.Len > size || r.Off > size-r.Len {
 			return to, true
@@ -96,16 +97,15 @@ func eachRead(f *File, g Group, yield func(Range) bool) {
 	}
 	ok := true
 	for d := g.Start; d <= g.End && ok; {
-		d, ok = give(d, g.End)
+		d, ok = yieldRead(d, g.End)
 	}
 	if ix.sameTimes || !ok {
 		return
 	}
 	entry := ix.entryOf(g.Start)
-	for d, end := g.End+
-		1, min(g.End+reorderDepth(ix, g.Start, g.End), ix.NumSamples()-1); d <= end && ok &&
-		ix.entryOf(d) == entry; {
-		d, ok = give(d, d)
+	end := min(g.End+reorderDepth(ix, g.Start, g.End), ix.NumSamples()-1)
+	for d := g.End + 1; d <= end && ok && ix.entryOf(d) == entry; {
+		d, ok = yieldRead(d, d)
 	}
 }
 

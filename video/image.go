@@ -106,9 +106,7 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 	}
 	w, h := spec.outputSize(info)
 	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height &&
-		r.Channels == 3 &&
-		r.DType == robocache.Uint8 &&
-		strideOf(r) == 3*w {
+		r.Channels == 3 && r.DType == robocache.Uint8 && strideOf(r) == 3*w {
 		// The most common case: pixels of the file go directly to the planes of the batch.
 		red, green, blue := dst[:n], dst[n:2*n], dst[2*n:3*n]
 		if r.BGR {
@@ -117,12 +115,7 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		splitPixels(red, green, blue, r.Pix)
 		return nil
 	}
-	return deliverRGB(
-		func(rgb []byte) error { packRaw(r, rgb); return nil },
-		spec,
-		info,
-		dst,
-	)
+	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
 }
 
 // packRaw writes raw pixels as R, G, B, row by row.
@@ -179,13 +172,8 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
-		return nil, robocache.Malformed(
-			"encode still image",
-			nil,
-			"raw image of %d×%d pixels",
-			r.Width,
-			r.Height,
-		).
+		return nil, robocache.Malformed("encode still image", nil, "raw image of %d×%d pixels",
+			r.Width, r.Height).
 			WithCause(err)
 	}
 	return out.Bytes(), nil

@@ -164,10 +164,8 @@ func (ix *Index) Governing(ordinal int) int {
 		return d
 	}
 	t := ix.pts.timeAt(d)
-	last := sort.Search(
-		len(ix.syncSamples),
-		func(i int) bool { return int(ix.syncSamples[i]) > d },
-	) - 1
+	behind := func(i int) bool { return int(ix.syncSamples[i]) > d }
+	last := sort.Search(len(ix.syncSamples), behind) - 1 // last sync sample ≤ d in decode order
 	for i := last; i >= 0; i-- {
 		if s := int(ix.syncSamples[i]); ix.pts.timeAt(s) <= t {
 			return s

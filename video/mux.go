@@ -217,13 +217,8 @@ func comparableEntry(raw []byte) []byte {
 
 // partError returns an error that names part i and its file.
 func partError(class error, i int, p Part, msg, hint string) error {
-	return robocache.NewError(
-		class,
-		opConcat,
-		robocache.Where{"part": i, "file": p.File.Path, "frame": p.From},
-		"%s",
-		msg,
-	).
+	return robocache.NewError(class, opConcat,
+		robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}, "%s", msg).
 		WithHint("%s", hint)
 }
 
@@ -257,11 +252,8 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	if err != nil {
 		return err
 	}
-	return robocache.Unsupported(
-		opConcat,
-		nil,
-		"the part begins at a frame that does not reset the decoder (not an IDR frame)",
-	).
+	return robocache.Unsupported(opConcat, nil,
+		"the part begins at a frame that does not reset the decoder (not an IDR frame)").
 		WithHint("%s", encodeHint)
 }
 

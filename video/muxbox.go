@@ -65,8 +65,9 @@ func (m *joinPlan) moovBox(media int64, offsets string) []byte {
 	if duration+m.delayFrames*m.frameTicks > math.MaxUint32 {
 		version, time = 1<<24, func(v int64) []byte { return be.AppendUint64(nil, uint64(v)) }
 	}
-	made, scale, length := append(time(0), time(0)...), bigEndianWords(uint32(m.timescale)),
-		time(duration)
+	made := append(time(0), time(0)...) // creation and modification time
+	scale := bigEndianWords(uint32(m.timescale))
+	length := time(duration)
 	var edts []byte
 	if m.delayFrames > 0 {
 		edts = boxOf(

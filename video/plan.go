@@ -42,7 +42,7 @@ type wantedFrame struct{ start, decode, ordinal int }
 func (p *Planner) Plan(ix *Index, ordinals []int) []Group {
 	p.wantedFrames, p.ordinals, p.groups = p.wantedFrames[:0], p.ordinals[:0], p.groups[:0]
 	p.wantedFrames = slices.Grow(p.wantedFrames, len(ordinals))
-	// groups alias it, so it must not be reallocated
+	// The groups alias p.ordinals, so it must not be reallocated.
 	p.ordinals = slices.Grow(p.ordinals, len(ordinals))
 	outside := ix.NumSamples()
 	for _, k := range ordinals {
@@ -52,27 +52,24 @@ func (p *Planner) Plan(ix *Index, ordinals []int) []Group {
 		}
 		p.wantedFrames = append(p.wantedFrames, wantedFrame{ix.Governing(k), ix.DecodeIndex(k), k})
 	}
-	slices.SortFunc(
-		p.wantedFrames,
-		func(a, b wantedFrame) int {
-			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.ordinal, b.ordinal))
-		},
-	)
+	slices.SortFunc(p.wantedFrames, func(a, b wantedFrame) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.ordinal, b.ordinal))
+	})
 	for i, w := range p.wantedFrames {
 		if i > 0 && w.ordinal == p.wantedFrames[i-1].ordinal {
 			continue
 		}
 		if n := len(p.groups); n > 0 {
 			g := &p.groups[n-1]
-			// A start inside the packets of the previous group: continuing is cheaper than sending
-			// them again. Another sample entry needs another decoder.
+			// If decoding must start inside the packets of the previous group, extend that group.
+			// This is cheaper than sending the packets again. Another sample entry needs another
+			// decoder, and therefore a new group.
 			if w.start == g.Start ||
 				w.start <= g.End && ix.entryOf(w.start) == ix.entryOf(g.Start) {
 				g.End = max(g.End, w.decode)
 				p.ordinals = append(p.ordinals, w.ordinal)
-				g.Ordinals = p.ordinals[len(
-					p.ordinals,
-				)-len(g.Ordinals)-1 : len(p.ordinals) : len(p.ordinals)]
+				end := len(p.ordinals)
+				g.Ordinals = p.ordinals[end-len(g.Ordinals)-1 : end : end]
 				continue
 			}
 		}

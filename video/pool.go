@@ -241,8 +241,7 @@ func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err erro
 // canJoin reports whether next continues g without a gap, with the same sample entry.
 func canJoin(ix *Index, g, next Group) bool {
 	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
-		next.Start < ix.NumSamples() &&
-		next.End < ix.NumSamples() &&
+		next.Start < ix.NumSamples() && next.End < ix.NumSamples() &&
 		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
@@ -279,7 +278,7 @@ func checkGroup(f *File, g Group) error {
 // Relations between a decoder from acquireDecoder and the group.
 const (
 	elsewhere = iota // the decoder was flushed
-	nearby           // flushed, but its last frame was shortly before: the caller reads in order
+	nearby           // flushed, but the caller reads in order: its last frame was shortly before
 	resumed          // the decoder's position is where the group continues
 )
 
@@ -306,7 +305,8 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 		}
 		// Among equal decoders the least recently used is taken. Another caller may continue at the
 		// positions of the others.
-		if fitting++; found < 0 {
+		fitting++
+		if found < 0 {
 			found = i
 		}
 		if c.lastIndex != f.Index {
@@ -392,10 +392,8 @@ func (at *position) canServe(ix *Index, g Group) bool {
 
 func sameEntry(a, b *SampleEntry) bool {
 	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width &&
-		a.Height == b.Height && a.Primaries == b.Primaries &&
-		a.Transfer == b.Transfer && a.Matrix == b.Matrix &&
-		a.FullRange == b.FullRange &&
-		a.Rotation == b.Rotation &&
+		a.Height == b.Height && a.Primaries == b.Primaries && a.Transfer == b.Transfer &&
+		a.Matrix == b.Matrix && a.FullRange == b.FullRange && a.Rotation == b.Rotation &&
 		bytes.Equal(a.Extradata, b.Extradata)
 }
 

@@ -33,11 +33,8 @@ func (s *Shape) Size(spec *Spec) (width, height int, err error) {
 			)
 	}
 	if spec.Pixel != RGB8 && spec.Pixel != RGBFloat32 {
-		return 0, 0, robocache.Unsupported(
-			opConvert,
-			nil,
-			"depth codes and raw planes are not scaled: a mean of codes is not a depth",
-		).
+		return 0, 0, robocache.Unsupported(opConvert, nil,
+			"depth codes and raw planes are not scaled: a mean of codes is not a depth").
 			WithHint("request the stored size")
 	}
 	return spec.Width, spec.Height, nil

@@ -96,8 +96,8 @@ func slotsOf(b DeviceBackend) chan struct{} {
 	return c.(chan struct{})
 }
 
-// Slots returns the number of groups that the device decodes at once. That many callers, beyond
-// those of the host, keep it busy.
+// Slots returns the number of groups that the device decodes at once. A caller needs that many
+// goroutines, in addition to those that decode on the host, to keep the device busy.
 func (s *Split) Slots() int { return cap(s.slots) }
 
 // Decode is like Pool.Decode, on the device or the host. core acquires a core of the host before
@@ -114,11 +114,9 @@ func (s *Split) Decode(
 	if len(groups) == 0 {
 		return nil
 	}
-	// each stream is compared separately
-	if n := slices.IndexFunc(
-		groups,
-		func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) },
-	); n > 0 {
+	// Each stream is compared separately, so the groups are split where the stream changes.
+	isOther := func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) }
+	if n := slices.IndexFunc(groups, isOther); n > 0 {
 		if err := s.Decode(ctx, f, b, groups[:n], core, deliver); err != nil {
 			return err
 		}
@@ -335,11 +333,8 @@ func (s *Split) proveStream(
 }
 
 func mismatchError(number int, want, got string) error {
-	return robocache.Unsupported(
-		opDecode,
-		robocache.Where{"frame": number},
-		"the device's frames of this stream differ from the CPU's",
-	).
+	return robocache.Unsupported(opDecode, robocache.Where{"frame": number},
+		"the device's frames of this stream differ from the CPU's").
 		Expected(want, got)
 }
 

@@ -124,11 +124,8 @@ func stillHeader(b []byte) (StillInfo, error) {
 		}
 		return t.stillInfo(), nil
 	case bytes.HasPrefix(b, []byte("version https://git-lfs")):
-		return StillInfo{}, robocache.Malformed(
-			opStill,
-			nil,
-			"the data is a git-LFS pointer, not an image (LFS pointer)",
-		).
+		return StillInfo{}, robocache.Malformed(opStill, nil,
+			"the data is a git-LFS pointer, not an image (LFS pointer)").
 			WithHint("fetch the file contents: git lfs pull")
 	case len(b) == 0:
 		return StillInfo{}, stillError(robocache.ErrMalformed, "the image has no bytes")
@@ -207,19 +204,12 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 	case grey && info.Channels != 1:
 		return stillError(robocache.ErrUnsupported, "a color image cannot be delivered as grey")
 	case !grey && info.DType != robocache.Uint8:
-		return robocache.Unsupported(
-			opStill,
-			nil,
-			"a grey %s image cannot be delivered as RGB",
-			info.DType,
-		).
+		return robocache.Unsupported(opStill, nil, "a grey %s image cannot be delivered as RGB",
+			info.DType).
 			WithHint("request it as 16-bit grey or as depth")
 	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
-		return robocache.Unsupported(
-			opStill,
-			nil,
-			"a float image cannot be delivered as 16-bit grey",
-		).
+		return robocache.Unsupported(opStill, nil,
+			"a float image cannot be delivered as 16-bit grey").
 			WithHint("request it as depth")
 	}
 	return nil

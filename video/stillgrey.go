@@ -81,14 +81,15 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 
 // bytesPerPixel returns the bytes per pixel, or 0 if the kind has no fixed number.
 func (p Pixel) bytesPerPixel() int {
-	if sizes := [...]int{
-		RGB8:       3,
-		RGBFloat32: 12,
-		Gray16:     2,
-		DepthMM:    4,
-		DepthM:     4,
-	}; int(p) < len(sizes) {
-		return sizes[p]
+	switch p {
+	case RGB8:
+		return 3
+	case RGBFloat32:
+		return 12
+	case Gray16:
+		return 2
+	case DepthMM, DepthM:
+		return 4
 	}
 	return 0
 }

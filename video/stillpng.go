@@ -104,8 +104,7 @@ func (p *pngFile) parseChunks(b []byte) bool {
 			p.depth, p.colour = data[8], data[9]
 		case "PLTE":
 			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 ||
-				len(data)%3 != 0 ||
-				len(data) > 3<<min(p.depth, 8) {
+				len(data)%3 != 0 || len(data) > 3<<min(p.depth, 8) {
 				return false
 			}
 			p.palette = data

@@ -84,8 +84,8 @@ type Colour struct {
 // SetColour sets the colors of the VirtualMP4. nil uses those of the packets.
 func (s *Stream) SetColour(c *Colour) { s.colour = c }
 
-// Absent returns the numbers of frames that are not in the VirtualMP4: early ones before the first
-// key frame, and cut ones after a missing frame.
+// Absent returns how many frames the VirtualMP4 leaves out: early counts those before the first key
+// frame, and cut counts those after a missing frame.
 func (s *Stream) Absent() (early, cut int) { return s.framesBeforeKey, s.framesAfterLoss }
 
 // Lost reports to the stream that a packet is missing here.
@@ -101,10 +101,8 @@ func (s *Stream) hasParameterSets() bool {
 		need = []byte{32, 33, 34}
 	}
 	for _, kind := range need {
-		if !slices.ContainsFunc(
-			s.parameterSets,
-			func(p parameterSet) bool { return p.kind == kind },
-		) {
+		hasKind := func(p parameterSet) bool { return p.kind == kind }
+		if !slices.ContainsFunc(s.parameterSets, hasKind) {
 			return false
 		}
 	}
@@ -155,9 +153,9 @@ func (s *Stream) inspectAnnexB(b []byte, p *packetInfo) error {
 				"send one frame per message",
 			)
 		}
-		p.isKey, p.isReference, p.frameNum = p.isKey ||
-			u.isKey, p.isReference ||
-			u.isReference, u.frameNum
+		p.isKey = p.isKey || u.isKey
+		p.isReference = p.isReference || u.isReference
+		p.frameNum = u.frameNum
 		return nil
 	})
 }
@@ -326,13 +324,15 @@ func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
 	case 32:
 		id = r.readBits(4)
 	case 8:
-		var sps uint32
-		if id, sps = r.readUnsigned(), r.readUnsigned(); r.bad || id > 255 || sps > 31 {
+		id = r.readUnsigned()
+		sps := r.readUnsigned()
+		if r.bad || id > 255 || sps > 31 {
 			return truncatedSet()
 		}
 		s.sequenceOfPicture[id] = sps
 	case 34:
-		if id = r.readUnsigned(); r.bad || id > 63 {
+		id = r.readUnsigned()
+		if r.bad || id > 63 {
 			return truncatedSet()
 		}
 	}

@@ -91,19 +91,10 @@ func (s *Stream) avcConfig() []byte {
 func (s *Stream) hevcConfig() []byte {
 	h := s.firstSet
 	b := append([]byte{1}, h.profile[:]...)
-	b = append(
-		b,
-		0xf0,
-		0,
-		0xfc,
-		0xfc|byte(h.chroma),
-		0xf8|byte(h.lumaBits),
-		0xf8|byte(h.chromaBits),
-		0,
-		0,
-		byte(h.layers+1)<<3|byte(h.nested)<<2|3,
-		3,
-	)
+	b = append(b, 0xf0, 0, 0xfc)
+	b = append(b, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits), 0, 0)
+	b = append(b, byte(h.layers+1)<<3|byte(h.nested)<<2|3) // and lengths of 4 bytes
+	b = append(b, 3)                                       // number of arrays
 	for _, kind := range []byte{32, 33, 34} {
 		list, n := s.joinSets(kind)
 		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)

@@ -61,11 +61,8 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	}
 	rotation, ok := rotationOf(video.matrix, movie)
 	if !ok {
-		return nil, box{
-			"tkhd",
-			nil,
-			video.off,
-		}.unsupported(
+		header := box{kind: "tkhd", off: video.off}
+		return nil, header.unsupported(
 			"re-encode it upright",
 			"the display matrix %v is not a rotation by a multiple of 90 degrees",
 			video.matrix,
@@ -104,12 +101,13 @@ func rotationOf(track, movie [4]int64) (degrees int, ok bool) {
 		return s
 	}
 	t, m := signs(track), signs(movie)
-	degrees, ok = turns[[4]int{
+	product := [4]int{
 		t[0]*m[0] + t[1]*m[2],
 		t[0]*m[1] + t[1]*m[3],
 		t[2]*m[0] + t[3]*m[2],
 		t[2]*m[1] + t[3]*m[3],
-	}]
+	}
+	degrees, ok = turns[product]
 	return degrees, ok
 }
 

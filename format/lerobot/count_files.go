@@ -136,20 +136,11 @@ func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, 
 	if d.raw.major != 2 || robocache.IsRemote(d.Bytes) {
 		return d.tables.footer(ctx, file)
 	}
-	err = func() error {
-		if _, err := d.paths.tryPaths(
-			ctx,
-			d.paths.data,
-			d.dataPlace(file),
-			func(name string) (err error) {
-				f, err = d.openFooter(ctx, name)
-				return err
-			},
-		); err != nil {
-			return err
-		}
-		return nil
-	}()
+	open := func(name string) (err error) {
+		f, err = d.openFooter(ctx, name)
+		return err
+	}
+	_, err = d.paths.tryPaths(ctx, d.paths.data, d.dataPlace(file), open)
 	return f, err
 }
 

@@ -64,9 +64,10 @@ func (d *Dataset) Diagnose(
 		}
 	}
 	for _, f := range d.Noticed() {
-		if !slices.ContainsFunc(doc.findings, func(o robocache.Finding) bool {
+		isSame := func(o robocache.Finding) bool {
 			return o.Code == f.Code && o.Where.String() == f.Where.String()
-		}) {
+		}
+		if !slices.ContainsFunc(doc.findings, isSame) {
 			doc.findings = append(doc.findings, f)
 		}
 	}
@@ -110,10 +111,8 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 		}
 	}
 	if n >= maxPlaces {
-		if more := " (and in more places, counted together)"; !strings.HasSuffix(
-			doc.findings[last].Message,
-			more,
-		) {
+		const more = " (and in more places, counted together)"
+		if !strings.HasSuffix(doc.findings[last].Message, more) {
 			doc.findings[last].Message += more
 		}
 		doc.findings[last].Count += max(1, f.Count)
@@ -147,7 +146,8 @@ func (doc *doctor) found(
 // reportError turns an error of the reader into a finding; a nil error has no effect. Errors that
 // are not about the data end the diagnosis (doc.failed).
 func (doc *doctor) reportError(ctx context.Context, err error, where robocache.Where) {
-	if doc.failed = cmp.Or(doc.failed, ctx.Err()); err == nil || doc.failed != nil {
+	doc.failed = cmp.Or(doc.failed, ctx.Err())
+	if err == nil || doc.failed != nil {
 		return
 	}
 	f := robocache.Finding{

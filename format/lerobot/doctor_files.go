@@ -189,7 +189,7 @@ var codecNames = map[string]video.Codec{
 func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	entry := ix.Entries()[0]
-	if r := doc.dataset.raw.declares(f.Key); r != nil {
+	if r := doc.dataset.raw.declaration(f.Key); r != nil {
 		said := r.codecOf(l.path)
 		norm := video.Codec(strings.ToLower(said))
 		norm = cmp.Or(codecNames[string(norm)], norm)
@@ -397,9 +397,8 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 			all,
 			wrong,
 		),
-		Hint: "read it by frame number, as robocache does; " + robocache.Command(
-			"convert",
-		) + " joins the videos without drift",
+		Hint: "read it by frame number, as robocache does; " +
+			robocache.Command("convert") + " joins the videos without drift",
 	})
 }
 

@@ -184,9 +184,8 @@ func (doc *doctor) checkImages(ctx context.Context, f *robocache.Feature) {
 					Count:    1,
 					Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
 						height, width, info.Height, info.Width),
-					Hint: "read them at one size with " + robocache.Option(
-						"image_size",
-					) + ", or write images of one size",
+					Hint: "read them at one size with " +
+						robocache.Option("image_size") + ", or write images of one size",
 				})
 			}
 		}

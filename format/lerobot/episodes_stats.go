@@ -52,13 +52,10 @@ func (d *Dataset) EpisodeStats(
 	}
 	prefix := "stats/" + key + "/"
 	t := &textColumns{types: map[string]string{}, values: map[string][]string{}}
-	if err := d.tableV3(
-		ctx,
-		t,
-		func(c string) bool {
-			return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/")
-		},
-	); err != nil {
+	isOfKey := func(c string) bool {
+		return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/")
+	}
+	if err := d.tableV3(ctx, t, isOfKey); err != nil {
 		return nil, err
 	}
 	if t.rows != d.episodes.rows {
@@ -66,8 +63,8 @@ func (d *Dataset) EpisodeStats(
 	}
 	raw := make([]map[string]any, n)
 	for _, name := range t.names {
-		for i, text := range reader.Permute(padNulls(t.values[name], d.episodes.rows),
-			d.paths.permutation) {
+		texts := padNulls(t.values[name], d.episodes.rows)
+		for i, text := range reader.Permute(texts, d.paths.permutation) {
 			var v any
 			if err := jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v); err != nil {
 				return nil, err
@@ -99,8 +96,7 @@ func isComplete(s *robocache.FeatureStats) bool {
 		}
 	}
 	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) &&
-		len(s.Max) == len(s.Mean) &&
-		len(s.Std) == len(s.Mean)
+		len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
 }
 
 // FrameStats returns EpisodeStats of a camera. Statistics are nil if they cannot replace a count of
@@ -108,13 +104,11 @@ func isComplete(s *robocache.FeatureStats) bool {
 func (d *Dataset) FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error) {
 	all, err := d.EpisodeStats(ctx, key)
 	f := d.About.Feature(key)
+	isNaN := func(v float64) bool { return v != v }
 	for i, s := range all {
 		if f == nil || !isComplete(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) ||
 			f.Depth == nil && slices.Max(s.Max) > 1 ||
-			slices.ContainsFunc(
-				slices.Concat(s.Mean, s.Std),
-				func(v float64) bool { return v != v },
-			) {
+			slices.ContainsFunc(s.Mean, isNaN) || slices.ContainsFunc(s.Std, isNaN) {
 			all[i] = nil
 		}
 	}

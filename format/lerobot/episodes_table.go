@@ -59,11 +59,8 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			return t, err
 		}
 	} else {
-		if err := d.tableV3(
-			ctx,
-			all,
-			func(c string) bool { return !strings.HasPrefix(c, "stats/") },
-		); err != nil {
+		noStats := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
+		if err := d.tableV3(ctx, all, noStats); err != nil {
 			return t, err
 		}
 	}
@@ -78,10 +75,8 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			jsonArray(reader.Permute(padNulls(all.values[c], rows), d.paths.permutation)),
 		})
 	}
-	if k := slices.IndexFunc(
-		t.Columns,
-		func(c EpisodeColumn) bool { return c.Name == "episode_index" },
-	); k >= 0 {
+	isIndex := func(c EpisodeColumn) bool { return c.Name == "episode_index" }
+	if k := slices.IndexFunc(t.Columns, isIndex); k >= 0 {
 		var ids []float64 // pandas may have written integers as floats
 		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
 			return nil, changedError(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
@@ -261,12 +256,10 @@ func (d *Dataset) tableV3(
 					slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
 					continue
 				}
-				if odd := slices.IndexFunc(
-					top.Leaves(nil),
-					func(l *pq.Node) bool {
-						return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray
-					},
-				); odd >= 0 {
+				isUnsupported := func(l *pq.Node) bool {
+					return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray
+				}
+				if slices.ContainsFunc(top.Leaves(nil), isUnsupported) {
 					d.noticeOnce(warningAt(
 						"episodes-columns",
 						name,
@@ -284,9 +277,8 @@ func (d *Dataset) tableV3(
 		func(r robocache.Ranged, f *pq.File, g int) error {
 			for _, top := range tops {
 				v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
-				if err := robocache.At(err,
-					robocache.Where{"row_group": g, "column": top.Name}); err != nil {
-					return err
+				if err != nil {
+					return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 				}
 				t.addValues(top.Name, typeName(top), v...)
 			}

@@ -125,9 +125,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 					err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
 						Expected("a number", "null")
 				}
-				if err := robocache.At(err,
-					robocache.Where{"row_group": g, "column": top.Name}); err != nil {
-					return err
+				if err != nil {
+					return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 				}
 				want[top.Name].values = append(want[top.Name].values, v...)
 			}
@@ -231,7 +230,8 @@ var recountable = map[string]bool{
 func withNulls(col *pq.Column, values []float64) []float64 {
 	out := make([]float64, len(col.Def))
 	for i, def := range col.Def {
-		if out[i] = -1; int(def) == col.Leaf.MaxDef && len(values) > 0 {
+		out[i] = -1
+		if int(def) == col.Leaf.MaxDef && len(values) > 0 {
 			out[i], values = values[0], values[1:]
 		}
 	}
@@ -246,7 +246,8 @@ func (c *episodeColumn) integers(lenient bool) ([]int64, error) {
 			out[i] = -1
 			continue
 		}
-		if out[i] = int64(f); float64(out[i]) != f || math.Abs(f) >= 1<<63 {
+		out[i] = int64(f)
+		if float64(out[i]) != f || math.Abs(f) >= 1<<63 {
 			return nil, robocache.Malformed("lerobot", robocache.Where{"row": i}, "").
 				Expected("an integer", fmt.Sprint(f))
 		}
@@ -287,7 +288,8 @@ func assembleEpisodes(
 	if length == nil {
 		length = make([]int64, total)
 		for i := range length {
-			if length[i] = -1; from != nil && to != nil {
+			length[i] = -1
+			if from != nil && to != nil {
 				length[i] = to[i] - from[i]
 			}
 		}
@@ -345,8 +347,7 @@ func assembleEpisodes(
 	}
 	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {
 		return (file == nil || file[a] == file[b]) && (chunk == nil || chunk[a] == chunk[b]) &&
-			(from == nil || from[a] == from[b]) && length[a] == length[b] &&
-			sameVideos(want, a, b)
+			(from == nil || from[a] == from[b]) && length[a] == length[b] && sameVideos(want, a, b)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -361,9 +362,12 @@ func assembleEpisodes(
 	if from == nil {
 		from = e.from[:total]
 	}
-	if e.file, e.files,
-		err = numberFiles(reader.Permute(chunk, perm), reader.Permute(file, perm), total); err !=
-		nil {
+	e.file, e.files, err = numberFiles(
+		reader.Permute(chunk, perm),
+		reader.Permute(file, perm),
+		total,
+	)
+	if err != nil {
 		return nil, nil, err
 	}
 	e.start = rowsInFile(e, from)
@@ -381,9 +385,12 @@ func assembleEpisodes(
 			from: reader.Permute(want[col+"from_timestamp"].values, perm),
 			to:   reader.Permute(want[col+"to_timestamp"].values, perm),
 		}
-		if c.file, c.files,
-			err = numberFiles(reader.Permute(vc, perm), reader.Permute(vf, perm), total); err !=
-			nil {
+		c.file, c.files, err = numberFiles(
+			reader.Permute(vc, perm),
+			reader.Permute(vf, perm),
+			total,
+		)
+		if err != nil {
 			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
 		}
 		e.cameras[raw.features[i].key] = c
@@ -467,9 +474,8 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 		ctx,
 		func(c string) bool { return c == "tasks" },
 		func(_ string, f *pq.File) ([]*pq.Node, error) {
-			if leaf = f.Column("tasks").
-				OnlyLeaf(); leaf == nil || leaf.Type != pq.ByteArray ||
-				leaf.MaxRep > 1 {
+			leaf = f.Column("tasks").OnlyLeaf()
+			if leaf == nil || leaf.Type != pq.ByteArray || leaf.MaxRep > 1 {
 				leaf = nil
 				return nil, nil
 			}

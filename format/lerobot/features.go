@@ -98,7 +98,7 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 	}
 	if schema != nil {
 		for _, top := range schema.Root.Children {
-			if _, ok := d.byKey[top.Name]; !ok && d.raw.declares(top.Name) == nil {
+			if _, ok := d.byKey[top.Name]; !ok && d.raw.declaration(top.Name) == nil {
 				d.addUndeclared(top)
 			}
 		}
@@ -131,8 +131,8 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	return n, ok
 }
 
-// declares returns the declaration of a feature in info.json, or nil.
-func (f *infoFile) declares(key string) *declared {
+// declaration returns the declaration of a feature in info.json, or nil.
+func (f *infoFile) declaration(key string) *declared {
 	if i := slices.IndexFunc(f.features, func(d declared) bool { return d.key == key }); i >= 0 {
 		return &f.features[i]
 	}
@@ -205,8 +205,8 @@ func (d *Dataset) addUndeclared(top *pq.Node) {
 	d.addFinding(finding)
 }
 
-// firstSchema returns the footer of a data file, or nil for a dataset without episodes. A missing
-// first file is not an error, because others may exist.
+// firstSchema returns the footer of the first data file that can be opened, or nil for a dataset
+// without episodes. A missing file is not an error, because others may exist.
 func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	n := d.tables.fileCount()
 	if n == 0 {
@@ -228,7 +228,7 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 		)
 	}
 	d.paths.data = best
-	var first error
+	var firstErr error
 	probes := slices.Compact([]int{0, n / 2, n - 1})
 	if !robocache.IsRemote(d.Bytes) { // possibly only the files of some episodes exist here
 		for i := range n {
@@ -243,12 +243,13 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) &&
-			!errors.Is(err, robocache.ErrMalformed) {
+		firstErr = cmp.Or(firstErr, err)
+		// Only these errors concern the one file. After any other, the next file fails as well.
+		if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
 	}
-	return nil, first
+	return nil, firstErr
 }
 
 // isTemplateProven reports whether the first, middle and last of n data files were opened under the

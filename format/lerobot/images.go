@@ -176,9 +176,10 @@ func (d *Dataset) readStills(
 				return err
 			}
 			out[i] = robocache.FrameRef{Encoded: encoded}
-		} else if out[i] = (robocache.FrameRef{
-			Encoded: u.bytes.Item(v),
-		}); len(out[i].Encoded) == 0 {
+			continue
+		}
+		out[i] = robocache.FrameRef{Encoded: u.bytes.Item(v)}
+		if len(out[i].Encoded) == 0 {
 			return d.stillError(c, r, "a frame", "no bytes")
 		}
 	}

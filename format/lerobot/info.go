@@ -252,9 +252,9 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 			if json.Unmarshal(v, to) != nil {
 				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
 			}
-			if err := robocache.At(checkTemplate(*to),
-				robocache.Where{"file": infoPath, "pointer": "/" + key}); err != nil {
-				return f, found, err
+			if err := checkTemplate(*to); err != nil {
+				where := robocache.Where{"file": infoPath, "pointer": "/" + key}
+				return f, found, robocache.At(err, where)
 			}
 		}
 	}

@@ -77,11 +77,12 @@ func (d *Dataset) forgiveCameras() {
 	cameras := slices.Collect(maps.Values(d.modality.Video))
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
-		if r := d.raw.declares(f.NotDelivered); r == nil || f.Severity != robocache.SeverityError ||
-			len(cameras) == 0 || slices.Contains(cameras, r.key) {
+		r := d.raw.declaration(f.NotDelivered)
+		if r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
+			slices.Contains(cameras, r.key) {
 			continue
-		} else if declared, err := parseFeature(r); err == nil &&
-			declared.Kind == robocache.KindVideo {
+		}
+		if declared, err := parseFeature(r); err == nil && declared.Kind == robocache.KindVideo {
 			f.Severity = robocache.SeverityWarning
 			f.Message += "; " + modalityPath + " does not name it either"
 		}

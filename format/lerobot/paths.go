@@ -89,8 +89,8 @@ func (p *paths) videoTemplates(key string) []string {
 	return templateCandidates(p.info.videoPath, std)
 }
 
-// chooseTemplate puts the template that finds most of the probed places first. found is their
-// number.
+// chooseTemplate returns the templates with the best one first: the one under which most of the
+// probed files exist. found is the number of these files.
 func (p *paths) chooseTemplate(
 	ctx context.Context,
 	templates []string,
@@ -102,10 +102,9 @@ func (p *paths) chooseTemplate(
 		if err != nil {
 			return best, found, err
 		}
-		if n := len(
-			slices.DeleteFunc(names, func(name string) bool { return name == "" }),
-		); n > found {
-			at, found = i, n
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+		if len(names) > found {
+			at, found = i, len(names)
 		}
 		if found == len(probes) {
 			break

@@ -14,19 +14,14 @@ import (
 // of each row, and index (or frame_index) the order. If the rows are elsewhere in the file, prove
 // records this and returns errMoved.
 func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
-	if _, err := t.cache.Load(
-		ctx,
-		unitKey{file: file, group: int32(group), col: unitProof},
-		func() (any, int64, error) {
-			if err := t.proveGroup(ctx, f, file, group); err != nil {
-				return nil, 0, err
-			}
-			return struct{}{}, 64, nil
-		},
-	); err != nil {
-		return err
-	}
-	return nil
+	key := unitKey{file: file, group: int32(group), col: unitProof}
+	_, err := t.cache.Load(ctx, key, func() (any, int64, error) {
+		if err := t.proveGroup(ctx, f, file, group); err != nil {
+			return nil, 0, err
+		}
+		return struct{}{}, 64, nil
+	})
+	return err
 }
 
 // proveGroup compares the rows of one row group with the metadata.
@@ -53,10 +48,11 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		// Episodes are ordered by start, so those that end before the group are skipped by binary
 		// search. A linear scan per group would be quadratic in a file with many groups and
 		// episodes.
-		eps = eps[sort.Search(len(eps), func(i int) bool {
+		first := sort.Search(len(eps), func(i int) bool {
 			_, start := t.fileOf(int(eps[i]))
 			return start+int64(t.dataset.Len(int(eps[i]))) > g.Start
-		}):]
+		})
+		eps = eps[first:]
 	}
 	bad := map[int32]relocated{}
 	for _, e := range eps {
@@ -96,9 +92,8 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 							ids[r-g.Start],
 							id,
 						),
-						Hint: "renumber the column: " + robocache.Command(
-							"doctor --fix --in-place",
-						) + " does",
+						Hint: "renumber the column: " +
+							robocache.Command("doctor --fix --in-place") + " does",
 					})
 					break
 				}
@@ -319,7 +314,8 @@ func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []r
 	return runs, nil
 }
 
-// relocate records places of episodes. It reports whether any start changed.
+// relocate records the positions of episodes that were found in the data. It reports whether any
+// start changed.
 func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 	t.moving.Lock()
 	defer t.moving.Unlock()
@@ -338,10 +334,13 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 
 // reportMoved reports a file whose episodes are at other rows than the table states.
 func (t *tables) reportMoved(file string) {
-	t.dataset.noticeOnce(warningAt("rows-moved", file,
+	t.dataset.noticeOnce(warningAt(
+		"rows-moved",
+		file,
 		"episodes are at other rows than dataset_from_index states: they were found by "+
-			"episode_index", "run "+robocache.Command("doctor --fix --in-place")+
-			": it writes rows and table in order"))
+			"episode_index",
+		"run "+robocache.Command("doctor --fix --in-place")+": it writes rows and table in order",
+	))
 }
 
 // scatteredError returns the error about an episode whose rows are not one run.

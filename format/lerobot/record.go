@@ -175,8 +175,8 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		for _, f := range list {
 			var chunk, file int
 			dir, name := path.Split(f.Name)
-			if n, _ := fmt.Sscanf(path.Base(dir)+" "+
-				name, "chunk-%d file-%d", &chunk, &file); n == 2 {
+			place := path.Base(dir) + " " + name
+			if n, _ := fmt.Sscanf(place, "chunk-%d file-%d", &chunk, &file); n == 2 {
 				r.NextFile = max(r.NextFile, chunk*int(d.raw.chunksSize)+file+1)
 			}
 		}

@@ -22,7 +22,8 @@ const (
 	maxDoubtfulFiles = 256
 )
 
-// recountEpisodes corrects the lengths and places of episodes by the rows of the data files.
+// recountEpisodes counts the rows of the data files, and corrects the length and position of each
+// episode in the table.
 // Differences become findings.
 func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	e := d.episodes

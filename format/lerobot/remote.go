@@ -119,22 +119,18 @@ func (d *Dataset) warm(
 			continue
 		}
 		// Units that do not fit into the cache together would be read twice.
-		if bytes += int64(d.episodes.length[r.Episode]) * int64(c.rowBytes+
-			16); bytes > d.tables.cache.Stats().Budget/2 {
+		bytes += int64(d.episodes.length[r.Episode]) * int64(c.rowBytes+16)
+		if bytes > d.tables.cache.Stats().Budget/2 {
 			break
 		}
 		first = append(first, r)
 	}
 	loadTogether(ctx, len(first), func(ctx context.Context, i int) error {
-		if _, err := d.newWalker(
-			c,
-			func(file int32, row int64) (span, error) {
-				return d.tables.loadUnit(ctx, file, row, num, read)
-			},
-		).seek(first[i]); err != nil {
-			return err
+		load := func(file int32, row int64) (span, error) {
+			return d.tables.loadUnit(ctx, file, row, num, read)
 		}
-		return nil
+		_, err := d.newWalker(c, load).seek(first[i])
+		return err
 	})
 }
 

@@ -88,12 +88,13 @@ func pythonJSON(b []byte) []byte {
 		return b
 	}
 	return pythonNumbers.ReplaceAllFunc(b, func(m []byte) []byte {
-		if to, ok := map[string]string{
-			"NaN":       "null",
-			"Infinity":  "1e308",
-			"-Infinity": "-1e308",
-		}[string(m)]; ok {
-			return []byte(to)
+		switch string(m) {
+		case "NaN":
+			return []byte("null")
+		case "Infinity":
+			return []byte("1e308")
+		case "-Infinity":
+			return []byte("-1e308")
 		}
 		return m
 	})
@@ -201,9 +202,8 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 			m.Merge(stats.MomentsOf(s))
-			m.noSpread, m.noExtrema = m.noSpread ||
-				s.Std == nil, m.noExtrema || s.Min == nil ||
-				s.Max == nil
+			m.noSpread = m.noSpread || s.Std == nil
+			m.noExtrema = m.noExtrema || s.Min == nil || s.Max == nil
 		}
 		return nil
 	})

@@ -43,7 +43,8 @@ type tables struct {
 	compared []atomic.Bool
 }
 
-// relocated is the place of an episode as found in the data. It overrides the episodes table.
+// relocated is the position of an episode's rows as found in the data. It overrides the episodes
+// table.
 type relocated struct {
 	start int64 // row of its first row in its file
 	err   error // why its rows cannot be read; the other episodes of the file can
@@ -170,9 +171,9 @@ func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err erro
 			}
 			defer t.handles.Put(h)
 			f, err := pq.Open(ctx, h.Value, nil)
-			if err := t.withEpisode(robocache.At(err, robocache.Where{"file": h.Value.name}),
-				file); err != nil {
-				return nil, 0, err
+			if err != nil {
+				err = robocache.At(err, robocache.Where{"file": h.Value.name})
+				return nil, 0, t.withEpisode(err, file)
 			}
 			return &tableFile{d: t.dataset, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
 		},
@@ -314,8 +315,8 @@ func (c *column) readLeaf(
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 &&
 			chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
-			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width},
-				f.limits()); again == nil {
+			_, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
+			if again == nil {
 				return nil, c.wrongWidth(width)
 			}
 		}

@@ -22,7 +22,8 @@ const (
 func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
-		name, read = tasksJSONL, func(ctx context.Context) ([]robocache.Task, error) {
+		name = tasksJSONL
+		read = func(ctx context.Context) ([]robocache.Task, error) {
 			content, err := store.ReadFile(ctx, d.Bytes, tasksJSONL, maxJSON)
 			if err != nil {
 				return nil, err
@@ -63,9 +64,7 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 				robocache.Where{"row": i},
 				"task_index %d has two texts",
 				t.Index,
-			).WithHint(
-				"give each task a unique number, in this file and in the column task_index",
-			)
+			).WithHint("give each task a unique number, in this file and in the column task_index")
 		}
 		d.taskText[t.Index] = t.Text
 	}

@@ -169,7 +169,8 @@ func (d *Dataset) matchTimes(
 	}
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
-		if times[k] = from + t; t > 1<<62 || t < -1<<62 {
+		times[k] = from + t
+		if t > 1<<62 || t < -1<<62 {
 			return nil,
 				mismatchAt(k, "the row is outside of it", "a time", fmt.Sprintf("%d ns", t)), nil
 		}

@@ -103,7 +103,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 			return true, nil
 		}
 	}
-	hasFiles, err := d.paths.anyOf(ctx, f.Key)
+	hasFiles, err := d.paths.hasCameraFile(ctx, f.Key)
 	if err != nil {
 		return false, err
 	}
@@ -307,8 +307,8 @@ func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
 	return isWhole || isSorted
 }
 
-// anyOf reports whether the listing has a file of a camera.
-func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
+// hasCameraFile reports whether the listing has a file of a camera.
+func (p *paths) hasCameraFile(ctx context.Context, key string) (bool, error) {
 	if _, err := p.inTree(ctx, place{key: key}); err != nil {
 		return false, err
 	}

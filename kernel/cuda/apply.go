@@ -90,8 +90,7 @@ func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 	x.srcRow, x.outRow = bytesStep(&p.Src, 0), bytesStep(&p.Out, 0)
 	x.dtype, x.outType, x.mode = uint8(from), uint8(to), uint8(p.Rule.Mode)
 	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) &&
-		fitsInt32(x.srcRow) &&
-		fitsInt32(x.outRow)
+		fitsInt32(x.srcRow) && fitsInt32(x.outRow)
 	_, mapped := fastKernels(&p.Rule, &p.Epilogue, from, to)
 	// Rows are moved if nothing is computed: without a plan, or with a plan that only copies
 	// samples.

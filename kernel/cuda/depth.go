@@ -31,9 +31,7 @@ func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	rank := len(op.Depth.Shape)
 	p := &depthParams{
-		pixels: int64(
-			op.Depth.Len(),
-		),
+		pixels:    int64(op.Depth.Len()),
 		height:    uint32(op.Depth.Shape[rank-2]),
 		width:     uint32(op.Depth.Shape[rank-1]),
 		fx:        op.Camera[0],
@@ -69,11 +67,7 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 			block:  block,
 			params: paramsOf(p),
 			args: func() string {
-				return fmt.Sprintf(
-					"depth %s %v",
-					op.Depth.DType,
-					op.Depth.Shape,
-				)
+				return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape)
 			},
 		},
 	)

@@ -109,11 +109,8 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 			continue
 		}
 		if t.Addr == 0 {
-			return robocache.Misuse(
-				l.op,
-				robocache.Where{"tensor": i},
-				"must be on the same device",
-			).
+			return robocache.Misuse(l.op, robocache.Where{"tensor": i},
+				"must be on the same device").
 				Expected("a device address", "host memory")
 		}
 		if err := d.launcher.checkOwner(t.Addr); err != nil {

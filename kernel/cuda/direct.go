@@ -63,16 +63,14 @@ func newDivisor(d uint32) divisor {
 func (g *fuseGroup) useDirect() bool {
 	f, op := g.f, g.f.op
 	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds ||
-		op.Counts != nil ||
-		op.Targets.DType != robocache.Int64 {
+		op.Counts != nil || op.Targets.DType != robocache.Int64 {
 		return false
 	}
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		d := s.Values.DType
 		if columnCount(s) == 0 || s.Times.DType != robocache.Int64 ||
-			s.Rule.Edge == kernel.Extrapolate ||
-			d != op.Series[g.from].Values.DType ||
+			s.Rule.Edge == kernel.Extrapolate || d != op.Series[g.from].Values.DType ||
 			d == robocache.Uint8 {
 			return false
 		}

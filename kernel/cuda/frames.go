@@ -99,8 +99,8 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 			}
 		}
 		if k < 2 {
-			if position, weight, taps = padToFours(position, weight, taps, p.limit[k]); position ==
-				nil {
+			position, weight, taps = padToFours(position, weight, taps, p.limit[k])
+			if position == nil {
 				return unsuitableError(f)
 			}
 		} else {
@@ -133,8 +133,8 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 			return most
 		}
 		p.lumaRows, p.chromaRows = rows(2), rows(3)
-		if x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows)); x.call.shared <=
-			frameScratch {
+		x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows))
+		if x.call.shared <= frameScratch {
 			break
 		}
 	}
@@ -195,11 +195,8 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	}
 	p := x.params
 	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
-		return robocache.Unsupported(
-			"CUDA",
-			nil,
-			"rows of frames that are to be scaled are not a multiple of 4 bytes apart",
-		).
+		return robocache.Unsupported("CUDA", nil,
+			"rows of frames that are to be scaled are not a multiple of 4 bytes apart").
 			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1

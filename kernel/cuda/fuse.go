@@ -113,8 +113,8 @@ type fuseKind uint8
 
 const (
 	fuseAny    fuseKind = iota // supports everything
-	fuseMapped                 // supports an epilogue or another type
-	fuseLean
+	fuseMapped                 // supports an epilogue and casts between some types (fastKernels)
+	fuseLean                   // requires equal types and no epilogue (fastKernels)
 )
 
 // describeGroup fills the parameters that do not depend on the kernel, and chooses the kernel.
@@ -170,8 +170,7 @@ func (g *fuseGroup) describeGroup() error {
 			p.ragged = 1
 		}
 		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask &&
-			op.Clock == kernel.Nanoseconds &&
-			s.Times.DType == robocache.Int64 {
+			op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64 {
 			x.flags |= streamBrief
 		}
 		x.maxGap = s.Rule.MaxGap
@@ -180,11 +179,8 @@ func (g *fuseGroup) describeGroup() error {
 		x.dtype = uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return robocache.Unsupported(
-				f.l.op,
-				robocache.Where{"stream": i},
-				"continuous signs are not made on a GPU",
-			).
+			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i},
+				"continuous signs are not made on a GPU").
 				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
 		}
 		if err := checkForms(f.l.op, i, &s.Rule); err != nil {
@@ -386,10 +382,7 @@ func checkForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
 		return nil
 	}
-	return robocache.Unsupported(
-		op,
-		robocache.Where{"stream": stream},
-		"rotations in other forms than quaternions are not made on a GPU",
-	).
+	return robocache.Unsupported(op, robocache.Where{"stream": stream},
+		"rotations in other forms than quaternions are not made on a GPU").
 		WithHint("the CPU")
 }

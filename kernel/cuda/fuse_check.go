@@ -7,15 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// checkValues checks times, lengths and offsets before a FuseOp runs, and under ErrorEdge also that
-// every target lies inside the data. It copies them to the host, where the reference runs the
-// operation without its values.
+// checkValues checks times, lengths and offsets before a FuseOp runs. Under ErrorEdge it also
+// checks that every target lies inside the data. It copies these tensors, but not the rows, to the
+// host, where the reference runs the operation on rows of 0 columns.
 func (f *fuseBuilder) checkValues(addrs []uintptr, stream uintptr) error {
 	from := &fetcher{l: f.l, addrs: addrs, stream: stream}
 	host := kernel.FuseOp{
-		Series: slices.Clone(
-			f.op.Series,
-		),
+		Series:  slices.Clone(f.op.Series),
 		Clock:   f.op.Clock,
 		Epsilon: f.op.Epsilon,
 		Targets: *from.fetchTensor(&f.op.Targets),

@@ -196,8 +196,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	c := g.f.on.chipInfo()
 	op := g.f.op
 	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 ||
-		op.Targets.DType == robocache.Float32 ||
-		p.batch < int64(c.processors)/2 {
+		op.Targets.DType == robocache.Float32 || p.batch < int64(c.processors)/2 {
 		return fuseTiles
 	}
 	var in, out int64
@@ -205,9 +204,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		size := int64(s.Values.DType.Size())
 		if s.Offsets != nil || s.Times.DType == robocache.Float32 || x.timesRow != 8 ||
-			x.row != int64(x.columns)*size ||
-			x.n > 8192 ||
-			int64(x.n)*x.row > 1<<17 {
+			x.row != int64(x.columns)*size || x.n > 8192 || int64(x.n)*x.row > 1<<17 {
 			return fuseTiles
 		}
 		in += int64(x.n) * (x.row + 8)
@@ -221,8 +218,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
 		how = fuseRows
 	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out &&
-		p.batch >= int64(4*c.processors) &&
-		g.cols/4 <= 512:
+		p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
 		how = fuseWhole
 	}
 	switch fuseChoice {

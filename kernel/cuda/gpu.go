@@ -53,8 +53,8 @@ func openGPU(number int) (*gpu, error) {
 		return nil, g.driverError("find the device", code)
 	}
 	g.handle = *handle
-	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1),
-		uintptr(g.handle)); code == 0 {
+	code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle))
+	if code == 0 {
 		g.name, _, _ = strings.Cut(string(name[:]), "\x00")
 	}
 	for attr, to := range map[int]*int{
@@ -66,22 +66,19 @@ func openGPU(number int) (*gpu, error) {
 		attrSharedPerBlock: &g.chip.shared,
 	} {
 		v := new(int32)
-		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr),
-			uintptr(g.handle)); code != 0 {
+		code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle))
+		if code != 0 {
 			return nil, g.driverError(fmt.Sprintf("tell attribute %d", attr), code)
 		}
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		return nil, robocache.Unsupported(
-			"CUDA",
-			robocache.Where{"device": number},
-			"no image for the chip",
-		).
+		return nil, robocache.Unsupported("CUDA", robocache.Where{"device": number},
+			"no image for the chip").
 			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
-	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code !=
-		0 {
+	code = cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle))
+	if code != 0 {
 		return nil, g.driverError("make a context", code)
 	}
 	g.context = *context
@@ -239,12 +236,8 @@ func (g *gpu) launchKernel(s *scratchWords, k *call, f *function, stream uintptr
 // limitError returns the error of a launch that exceeds the kernel's limits. The driver's own error
 // would be "invalid argument".
 func (g *gpu) limitError(k *call, f *function) error {
-	return robocache.Unsupported(
-		"CUDA",
-		robocache.Where{"device": g.number},
-		"launch %s",
-		k.String(),
-	).
+	return robocache.Unsupported("CUDA", robocache.Where{"device": g.number}, "launch %s",
+		k.String()).
 		Expected(
 			fmt.Sprintf(
 				"1 to %d threads, at most %d bytes of shared memory, a grid below 2^31",

@@ -121,9 +121,14 @@ func (h *Hosted) runWith(op kernel.Op, f func() error) (err error) {
 			Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0),
 		}
 		out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
-		if err := (kernel.Reference{}).Run(&kernel.FuseOp{Series: []kernel.Series{s},
-			Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}); err !=
-			nil {
+		err := (kernel.Reference{}).Run(&kernel.FuseOp{
+			Series:  []kernel.Series{s},
+			Targets: op.Targets,
+			Out:     out,
+			Clock:   op.Clock,
+			Epsilon: op.Epsilon,
+		})
+		if err != nil {
 			return err
 		}
 	case *kernel.VoxelOp:

@@ -119,11 +119,8 @@ func (l *Launch) addCall(k call) int {
 // bind binds the address of a tensor to a field of a call's parameters. A nil tensor is ignored.
 func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
 	if t != nil {
-		at := uintptr(
-			unsafe.Pointer(field),
-		) - uintptr(
-			unsafe.Pointer(unsafe.SliceData(l.calls[n].params)),
-		)
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
+		at := uintptr(unsafe.Pointer(field)) - start
 		l.bindings = append(l.bindings, binding{n, int(at), l.number[t]})
 	}
 }
@@ -188,11 +185,8 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 		}
 	}
 	if (l.before != nil || l.after != nil) && l.launcher.isCapturing(stream) {
-		return robocache.Misuse(
-			l.op,
-			nil,
-			"a check of values waits for the device, which a graph cannot capture",
-		).
+		return robocache.Misuse(l.op, nil,
+			"a check of values waits for the device, which a graph cannot capture").
 			WithHint(
 				"Pass %s, and an edge policy other than error",
 				robocache.Option("validate", false),
@@ -247,11 +241,8 @@ func (l *Launch) addressCountError(addrs []uintptr) error {
 }
 
 func (l *Launch) alignmentError(i int, addr uintptr) error {
-	return robocache.Unsupported(
-		l.op,
-		robocache.Where{"tensor": i},
-		"address is no multiple of the element",
-	).
+	return robocache.Unsupported(l.op, robocache.Where{"tensor": i},
+		"address is no multiple of the element").
 		Expected(fmt.Sprint("a multiple of ", l.sizes[i]), fmt.Sprintf("%#x", addr))
 }
 

@@ -134,11 +134,8 @@ func (g *gpu) allocMemory(n int) (uintptr, error) {
 	err := g.driverError("allocate", code)
 	if code == outOfMemory {
 		free, total, _ := g.memoryInfo()
-		return 0, robocache.ResourceLimit(
-			"CUDA",
-			robocache.Where{"device": g.number},
-			"memory budget",
-		).
+		return 0, robocache.ResourceLimit("CUDA", robocache.Where{"device": g.number},
+			"memory budget").
 			Expected(fmt.Sprintf("at most %d bytes free of %d", free, total), fmt.Sprint(n)).
 			WithHint("smaller batches, or torch.cuda.empty_cache()")
 	}

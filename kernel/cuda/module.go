@@ -126,20 +126,25 @@ func (g *gpu) findFunction(m *module, name string) (*function, error) {
 	b := append([]byte(name), 0)
 	handle, v := new(uintptr), new(int32)
 	f := &function{early: m.early}
-	what, code := "find kernel "+name, int32(0)
-	code = g.withContext(func() int32 {
-		if code := cudahost.Call(g.f.ModuleGetFunction, ptr(handle), m.handle,
-			uintptr(unsafe.Pointer(&b[0]))); code != 0 {
+	what := "find kernel " + name
+	code := g.withContext(func() int32 {
+		code := cudahost.Call(
+			g.f.ModuleGetFunction,
+			ptr(handle),
+			m.handle,
+			uintptr(unsafe.Pointer(&b[0])),
+		)
+		if code != 0 {
 			return code
 		}
 		f.handle = *handle
-		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncThreads, f.handle); code !=
-			0 {
+		code = cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncThreads, f.handle)
+		if code != 0 {
 			return code
 		}
 		f.maxThreads = int(*v)
-		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncShared, f.handle); code !=
-			0 {
+		code = cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncShared, f.handle)
+		if code != 0 {
 			return code
 		}
 		f.maxShared = g.chip.shared - int(*v)

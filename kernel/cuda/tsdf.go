@@ -28,9 +28,7 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 		return nil, extentError("tsdf_integrate", max(h, w))
 	}
 	p := &tsdfParams{
-		voxels: int64(
-			op.Value.Len(),
-		),
+		voxels:    int64(op.Value.Len()),
 		height:    uint32(h),
 		width:     uint32(w),
 		fx:        op.Camera[0],

@@ -36,11 +36,8 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		if have != nil {
 			got = strconv.Itoa(have.Shape[0])
 		}
-		return nil, robocache.Misuse(
-			"voxelize",
-			robocache.Where{"tensor": "scratch"},
-			"scratch has wrong shape",
-		).
+		return nil, robocache.Misuse("voxelize", robocache.Where{"tensor": "scratch"},
+			"scratch has wrong shape").
 			Expected(fmt.Sprintf("at least %d bytes", plan.bytes), got).
 			WithHint("VoxelScratch says how many")
 	}

@@ -57,19 +57,17 @@ func flag(b bool) uint8 {
 // setLayout sets all fields that depend on the operation's tensors.
 func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	*p = voxelParams{
-		lo:      op.Min,
-		size:    op.Size,
-		cells:   l.Cells,
-		batch:   int64(l.Batch),
-		rowsIn:  int64(l.Rows),
-		columns: uint32(l.Features),
-		pointType: uint8(
-			op.Points.DType,
-		),
-		mode:    uint8(op.Mode),
-		outside: uint8(op.Outside),
-		bit:     flag(op.Bits),
-		sparse:  flag(op.Coords != nil),
+		lo:        op.Min,
+		size:      op.Size,
+		cells:     l.Cells,
+		batch:     int64(l.Batch),
+		rowsIn:    int64(l.Rows),
+		columns:   uint32(l.Features),
+		pointType: uint8(op.Points.DType),
+		mode:      uint8(op.Mode),
+		outside:   uint8(op.Outside),
+		bit:       flag(op.Bits),
+		sparse:    flag(op.Coords != nil),
 	}
 	for a, g := range op.Grid {
 		p.grid[a] = uint32(g)
@@ -112,8 +110,7 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		bytes = p.featureRow * int64(op.Features.DType.Size())
 	}
 	narrow := p.featureType == uint8(robocache.Float64) || p.featureColumn != 1 || p.columns == 0 ||
-		bytes < 0 ||
-		bytes > math.MaxUint32
+		bytes < 0 || bytes > math.MaxUint32
 	p.featureBytes = uint32(bytes)
 	p.wide = flag(!narrow && (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0 && p.wide != 0)
 }
@@ -122,8 +119,7 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 func (p *voxelParams) setQuick(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	row, axis := p.pointRow*4, p.pointAxis*4
 	ok := op.Points.DType == robocache.Float32 && int64(int32(row)) == row &&
-		int64(int32(axis)) == axis &&
-		l.Cells < math.MaxUint32
+		int64(int32(axis)) == axis && l.Cells < math.MaxUint32
 	most := 0
 	for a, s := range op.Size {
 		most = max(most, op.Grid[a])

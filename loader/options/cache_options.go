@@ -11,8 +11,8 @@ func (cfg *Config) HasCacheDirectory() bool {
 	return cfg.Cache != "" && cfg.Cache != CacheInRAM && cfg.Cache != CacheOnDevice
 }
 
-// CachesEncoded reports whether the cache directory holds the bytes that are read of remote files,
-// not frames.
+// CachesEncoded reports whether the cache directory holds the encoded bytes of remote files instead
+// of decoded frames.
 func (cfg *Config) CachesEncoded() bool {
 	return cfg.CacheFormat == CacheEncoded ||
 		cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0

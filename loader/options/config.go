@@ -92,9 +92,10 @@ type Decode string
 
 const (
 	DecodeCPU Decode = "cpu" // default
-	// both: a decode group goes to the device if it has space, else to a core
+	// DecodeAuto decodes on the device while it has space, and otherwise on the CPU.
 	DecodeAuto Decode = "auto"
-	// the device, for streams that it decodes exactly; an error if there is none
+	// DecodeGPU decodes on the device all streams that it decodes exactly. It is an error if there
+	// is no device.
 	DecodeGPU Decode = "gpu"
 )
 
@@ -233,7 +234,7 @@ type Statistics struct {
 	// ComputeStats computes missing statistics at opening, over the selected episodes. Without it,
 	// only those of small datasets are computed.
 	ComputeStats bool            `json:"compute_stats,omitempty"`
-	Stats        robocache.Stats `json:"-"` // override the dataset's statistics, by the batch's key
+	Stats        robocache.Stats `json:"-"` // by key of the batch; default: the dataset's
 }
 
 // Runtime bounds threads, memory and waiting.

@@ -15,13 +15,8 @@ func MissingKey(info *robocache.Info, option, key string, known []string) error 
 // UnknownKey returns the error of a key that a dataset does not have. The hint names the nearest
 // known key.
 func UnknownKey(option, key string, known []string) error {
-	return robocache.Misuse(
-		"loader",
-		robocache.Where{"stream": key},
-		"%s: the dataset has no key %s",
-		option,
-		key,
-	).
+	return robocache.Misuse("loader", robocache.Where{"stream": key},
+		"%s: the dataset has no key %s", option, key).
 		WithHint("%s", robocache.Nearest(key, known))
 }
 

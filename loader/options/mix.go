@@ -7,24 +7,24 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// Mix is one source of a mixture and the options that differ from the Config for it. Fields with
-// their zero value take the Config's.
+// Mix is one source of a mixture, with its overrides of the Config. A field with the zero value
+// overrides nothing.
 type Mix struct {
 	Dataset robocache.Dataset
 	Name    string // in errors, states and statistics; default: its position
 	// share of the samples, independent of its size; nil for all sources: shares by size
 	Weight *float64
-	Rename map[string]string // the dataset's key → the batch's key
-	Keys   []string          // by the batch's names
+	Rename map[string]string // key of the dataset → key of the batch
+	Keys   []string          // keys of the batch
 	Hz     *robocache.Rate
 	Align  *align.Config
-	Anchor string // stream whose rows are its samples, by the batch's key
+	Anchor string // key of the batch: the source's samples are the rows of this stream
 	MixFrames
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil
 	MixStatistics
-	// Dims states the positions of the source's numbers in a padded row (Missing "pad"). Without an
-	// entry they are the first ones.
+	// Dims holds, by key, the positions of the source's numbers in a padded row (Missing "pad"). By
+	// default the numbers are the first ones of the row.
 	Dims map[string][]int
 }
 
@@ -38,7 +38,7 @@ type MixFrames struct {
 // MixStatistics overrides how values of one source are normalized.
 type MixStatistics struct {
 	Normalize    *Normalize
-	Stats        robocache.Stats // override the dataset's statistics, by the batch's key or its own
+	Stats        robocache.Stats // by key of the batch or of the dataset; default: the dataset's
 	ComputeStats bool
 }
 

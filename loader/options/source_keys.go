@@ -93,13 +93,8 @@ func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 					}
 				}
 			}
-			return robocache.Misuse(
-				"mixture",
-				robocache.Where{"stream": k},
-				"%s: no source of the mixture has the key %s",
-				option,
-				k,
-			).
+			return robocache.Misuse("mixture", robocache.Where{"stream": k},
+				"%s: no source of the mixture has the key %s", option, k).
 				WithHint("%s", robocache.Nearest(k, names))
 		}
 		return nil

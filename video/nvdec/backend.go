@@ -206,9 +206,8 @@ func (b *Backend) checkFormat(c *decodeCaps, f *streamFormat) error {
 			fmt.Sprintf("at least %d×%d", c.minWidth, c.minHeight),
 			fmt.Sprintf("%d×%d", f.width, f.height),
 		)
-	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 ||
-		s.right <= s.left || s.bottom <= s.top ||
-		s.right > int32(f.width) || s.bottom > int32(f.height):
+	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 || s.right <= s.left ||
+		s.bottom <= s.top || s.right > int32(f.width) || s.bottom > int32(f.height):
 		return b.unsupported(
 			"the displayed area cannot be cut out of the coded frame",
 			"",

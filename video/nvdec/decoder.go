@@ -291,8 +291,8 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p mapping, err erro
 			return p, err
 		}
 	}
-	if d.backendMayAccess &&
-		stream == d.stream { // the other stream may still read memory that is overwritten
+	// The backend's stream may still read memory that the decoder's stream overwrites.
+	if d.backendMayAccess && stream == d.stream {
 		if err := d.backend.withStream(d.backend.driver.waitStream); err != nil {
 			return p, err
 		}

@@ -49,7 +49,8 @@ func (f *frame) planeInfo() video.PlaneInfo {
 	}
 	matrix := t.matrix
 	if matrix == 0 || matrix == 2 { // the stream does not specify a matrix
-		if matrix = uint8(e.Matrix); e.Matrix <= 0 || e.Matrix > 255 {
+		matrix = uint8(e.Matrix)
+		if e.Matrix <= 0 || e.Matrix > 255 {
 			matrix = 2
 		}
 	}

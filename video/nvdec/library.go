@@ -81,12 +81,8 @@ func loadLibrary(names []string) (*driverFunctions, error) {
 		}
 	}
 	if err != nil {
-		return nil, robocache.Unsupported(
-			opDecode,
-			nil,
-			"cannot open the NVIDIA video library: %s",
-			err.Error(),
-		).
+		return nil, robocache.Unsupported(opDecode, nil, "cannot open the NVIDIA video library: %s",
+			err.Error()).
 			WithHint(
 				"install the NVIDIA driver; in a container, add 'video' to " +
 					"NVIDIA_DRIVER_CAPABILITIES",
@@ -186,8 +182,14 @@ func (l *cuvidLibrary) decodePicture(decoder uintptr, p *decodeParams) error {
 
 func (l *cuvidLibrary) surfaceStatus(decoder uintptr, surface int32) int32 {
 	s := new(decodeStatus)
-	if l.device.Call("query how a frame was decoded", l.functions.GetDecodeStatus, decoder,
-		uintptr(surface), addressOf(s)) != nil {
+	err := l.device.Call(
+		"query how a frame was decoded",
+		l.functions.GetDecodeStatus,
+		decoder,
+		uintptr(surface),
+		addressOf(s),
+	)
+	if err != nil {
 		return 0
 	}
 	return s.status

@@ -84,14 +84,9 @@ func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 func joinPairs(pairs, u, v []byte) {
 	x := 0
 	for ; 2*x+8 <= len(pairs); x += 4 {
-		binary.LittleEndian.PutUint64(
-			pairs[2*x:],
-			spreadBytes(
-				binary.LittleEndian.Uint32(u[x:]),
-			)|spreadBytes(
-				binary.LittleEndian.Uint32(v[x:]),
-			)<<8,
-		)
+		low := spreadBytes(binary.LittleEndian.Uint32(u[x:]))
+		high := spreadBytes(binary.LittleEndian.Uint32(v[x:]))
+		binary.LittleEndian.PutUint64(pairs[2*x:], low|high<<8)
 	}
 	for ; 2*x < len(pairs); x++ {
 		pairs[2*x], pairs[2*x+1] = u[x], v[x]

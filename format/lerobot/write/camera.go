@@ -81,7 +81,8 @@ func CanCopy(
 		return err
 	}
 	defer f.Release()
-	// The part is joined to itself, because a joint has more conditions than a beginning.
+	// Check the part as a joint with itself: frames that may follow other frames may also begin a
+	// file, but not the other way around.
 	p := video.Part{File: f, From: from, To: to}
 	return checkJoinable(ctx, []video.Part{p, p}, rate)
 }
@@ -110,9 +111,9 @@ func Copyable(
 			continue
 		}
 		for behind = 0; behind <= min(limit, f.Index.NumFrames()-to); behind++ {
-			if now := CanCopy(ctx, lib, path, from-before, to+
-				behind, rate); !errors.Is(now, robocache.ErrUnsupported) {
-				return before, behind, now
+			extended := CanCopy(ctx, lib, path, from-before, to+behind, rate)
+			if !errors.Is(extended, robocache.ErrUnsupported) {
+				return before, behind, extended
 			}
 		}
 	}
@@ -166,13 +167,13 @@ func (w *Writer) addVideo(
 	row *writtenEpisode,
 ) (err error) {
 	defer robocache.LocateIn(&err, "stream", c.feature.Key)
-	look := ep.FrameStats[c.feature.Key]
+	counted := ep.FrameStats[c.feature.Key] // nil: the frames were not decoded
 	var parts []cameraPart
 	if own[0] != nil {
 		parts = append(parts, own[0].cameraPart)
 	}
 	if src.Library == nil {
-		look = own[0].pixels
+		counted = own[0].pixels
 	} else {
 		parts = append(parts, cameraPart{
 			lib:    src.Library,
@@ -187,9 +188,9 @@ func (w *Writer) addVideo(
 		parts = append(parts, own[1].cameraPart)
 	}
 	c.encoded = c.encoded || own != [2]*encodedPart{}
-	if fs := ep.Known[c.feature.Key]; fs != nil && look == nil {
+	if fs := ep.Known[c.feature.Key]; fs != nil && counted == nil {
 		w.countKnown(c.feature.Key, fs, row)
-	} else if look == nil {
+	} else if counted == nil {
 		w.addFinding(
 			robocache.SeverityInfo,
 			"no-image-statistics",
@@ -200,19 +201,12 @@ func (w *Writer) addVideo(
 			0,
 		)
 	} else {
-		w.countFrames(c.feature.Key, look, row)
+		w.countFrames(c.feature.Key, counted, row)
 	}
 	var place *videoPlace
 	for i := range parts {
-		var size int64
-		if err := func() error {
-			fits, err := w.fitPart(ctx, c, &parts[i], place != nil)
-			if err != nil {
-				return err
-			}
-			size = fits
-			return nil
-		}(); err != nil {
+		size, err := w.fitPart(ctx, c, &parts[i], place != nil)
+		if err != nil {
 			w.closeTemp(parts[i:])
 			return err
 		}
@@ -276,11 +270,14 @@ func (w *Writer) fitPart(
 	if len(c.parts) == 0 {
 		return size, nil
 	}
-	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
-	// With LinkFrom, a source file stays a file unless it is small: a link is cheaper than a copy.
-	full = !continues &&
-		(full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path &&
-			c.bytes >= w.cfg.VideoFileBytes/8)
+	full := false
+	if !continues {
+		// With LinkFrom, a source file that is not small becomes a file of its own, because a hard
+		// link is cheaper than a copy.
+		endsLink := w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path &&
+			c.bytes >= w.cfg.VideoFileBytes/8
+		full = endsLink || c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+	}
 	if !full {
 		head := c.parts[0]
 		h, err := head.lib.Acquire(ctx, head.path)
@@ -293,10 +290,9 @@ func (w *Writer) fitPart(
 			[]video.Part{{File: h, From: head.from, To: head.to}, next},
 			w.cfg.FPS,
 		)
-		if full = errors.Is(err, robocache.ErrUnsupported) && !continues; !full {
-			if err != nil {
-				return size, err
-			}
+		full = errors.Is(err, robocache.ErrUnsupported) && !continues
+		if err != nil && !full {
+			return size, err
 		}
 	}
 	if full {

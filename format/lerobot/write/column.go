@@ -251,11 +251,9 @@ func (w *Writer) countStills(f *writtenFeature, images [][]byte, out *preparedCo
 		wg.Go(func() {
 			errs[i] = crash.Func("write lerobot", func() error {
 				for _, k := range part {
-					if err := robocache.At(
-						looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}),
-						robocache.Where{"row": k},
-					); err != nil {
-						return err
+					err := looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]})
+					if err != nil {
+						return robocache.At(err, robocache.Where{"row": k})
 					}
 				}
 				return nil

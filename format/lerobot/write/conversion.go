@@ -406,7 +406,7 @@ func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j 
 	cfg.FPS, cfg.Robot, cfg.PartsDir = c.fps, c.src.Info().Robot, c.partsDir
 	cfg.Encoders, cfg.Tasks = c.options.Threads, c.chooseTasks()
 	cfg.allowEmpty = c.src.Info().Episodes == 0 && cfg.Shard == nil
-	c.intoShard(&cfg)
+	c.setShardRange(&cfg)
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
@@ -545,18 +545,12 @@ func (c *conversion) dryRun(ctx context.Context) error {
 				case f.fromStills:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
-					err := func() error {
-						segmentValue, err := c.planSegment(ctx, f, e)
-						if err != nil {
-							return err
-						}
-						segmentValue.recordIn(&m, f.Key)
-						return nil
-					}()
-					if err := robocache.At(err,
-						robocache.Where{"episode": meta.Index, "stream": f.source}); err != nil {
-						return err
+					planned, err := c.planSegment(ctx, f, e)
+					if err != nil {
+						where := robocache.Where{"episode": meta.Index, "stream": f.source}
+						return robocache.At(err, where)
 					}
+					planned.recordIn(&m, f.Key)
 				}
 			}
 			c.countSegments(m)
@@ -594,10 +588,8 @@ func (c *conversion) chooseTasks() []string {
 	}
 	if !same {
 		sev := robocache.SeverityInfo
-		if slices.ContainsFunc(
-			c.features,
-			func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") },
-		) {
+		isAnnotation := func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") }
+		if slices.ContainsFunc(c.features, isAnnotation) {
 			sev = robocache.SeverityWarning
 		}
 		c.addFinding(

@@ -181,7 +181,8 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 				g.file.uses.Add(-1)
 			}
 		}
-		if at += n; j == len(g.episodes)-1 || last == nil {
+		at += n
+		if j == len(g.episodes)-1 || last == nil {
 			continue
 		}
 		for ; at%g.gop() > 0; at++ {

@@ -338,8 +338,8 @@ func (c *conversion) decodeFrames(
 				buf, err = video.ConvertTo(buf, pic, spec)
 			} else {
 				var n int
-				if n, err = video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height},
-					spec); err == nil {
+				info := video.StillInfo{Width: f.Width, Height: f.Height}
+				if n, err = video.StillBytes(info, spec); err == nil {
 					buf = slices.Grow(buf[:0], n)[:n]
 					clear(buf)
 				}
@@ -362,13 +362,13 @@ func (c *conversion) recordedTimes(
 	e int,
 ) (timestamps []float64, start float64, err error) {
 	n := c.src.Len(e)
-	if f := c.src.Info().
-		Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() &&
+	f := c.src.Info().Feature("timestamp")
+	if f != nil && f.Kind == robocache.KindNumeric && f.Scalar() &&
 		(f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
-		if err := robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw),
-			robocache.Where{"stream": "timestamp"}); err != nil {
-			return timestamps, start, err
+		err := c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw)
+		if err != nil {
+			return timestamps, start, robocache.At(err, robocache.Where{"stream": "timestamp"})
 		}
 		return robocache.Float64s(nil, f.DType, raw), 0, nil
 	}
@@ -392,12 +392,9 @@ func (c *conversion) recordedTimes(
 // chooseTimestamps sets c.timestamps if any recorded timestamp differs from frame_index/fps by more
 // than the rounding of float32.
 func (c *conversion) chooseTimestamps(ctx context.Context) error {
-	// An earlier conversion has already kept them.
-	if c.options.noTimestamps || c.options.OnGrid ||
-		slices.ContainsFunc(
-			c.features,
-			func(f feature) bool { return f.Key == RecordedTimestamps },
-		) {
+	// The source has this feature if an earlier conversion has already kept the timestamps.
+	isKept := func(f feature) bool { return f.Key == RecordedTimestamps }
+	if c.options.noTimestamps || c.options.OnGrid || slices.ContainsFunc(c.features, isKept) {
 		return nil
 	}
 	for _, e := range c.options.Episodes {

@@ -83,9 +83,8 @@ func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 				at++
 			}
 			ref := make([]robocache.FrameRef, 1)
-			if err := c.src.Frames(ctx, f.source,
-				[]robocache.Row{{Episode: c.options.Episodes[at], Index: row - before}},
-				ref); err != nil {
+			rows := []robocache.Row{{Episode: c.options.Episodes[at], Index: row - before}}
+			if err := c.src.Frames(ctx, f.source, rows, ref); err != nil {
 				return err
 			}
 			if !ref[0].Missing && ref[0].Path != "" {

@@ -68,10 +68,8 @@ func languageColumn(key string) (outColumn, error) {
 		node:  parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
 		field: pqw.Arrow{Name: key, Type: pqw.ArrowList, Children: []pqw.Arrow{item}},
 		hf: json.RawMessage(
-			`{"feature": {` + strings.Join(
-				hf,
-				", ",
-			) + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`,
+			`{"feature": {` + strings.Join(hf, ", ") +
+				`, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`,
 		),
 	}, nil
 }

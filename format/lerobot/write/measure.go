@@ -116,12 +116,7 @@ func (f *feature) measureStill(ref *robocache.FrameRef) bool {
 	if !f.fromStills && f.Depth == nil && info.Channels == 1 {
 		f.DType = info.DType // the source may declare bytes but store 16-bit depth
 	}
-	f.Shape, f.Names = []int{
-		f.Height,
-		f.Width,
-		f.Channels,
-	}, json.RawMessage(
-		`["height","width","channels"]`,
-	)
+	f.Shape = []int{f.Height, f.Width, f.Channels}
+	f.Names = json.RawMessage(`["height","width","channels"]`)
 	return true
 }

@@ -60,7 +60,7 @@ type settings struct {
 	width, height          int // of color images; 0 keeps their size
 }
 
-// parseOptions parses the options of opt.
+// parseOptions returns the settings that opt.Options select, with defaults for the others.
 func parseOptions(opt robocache.WriteOptions) (settings, error) {
 	o := settings{
 		WriteOptions: opt,
@@ -72,49 +72,37 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
-	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, map[string]reader.Set{
-		"video_codec": reader.Text(
-			&o.codec,
-			"copy",
-			"av1",
-			"h264",
-			"hevc",
-		),
-		"gop":    whole(&w.Video.GOP),
-		"crf":    whole(&w.Video.CRF),
-		"preset": reader.Text(&w.Video.Preset),
-		"codec": reader.Text(
-			&w.Video.Codec,
-		),
-		"copy_only": reader.Yes(&o.copyOnly),
-		"hidden":    reader.Whole(&o.hidden, 0, maxHidden),
+	setters := map[string]reader.Set{
+		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"),
+		"gop":         whole(&w.Video.GOP),
+		"crf":         whole(&w.Video.CRF),
+		"preset":      reader.Text(&w.Video.Preset),
+		"codec":       reader.Text(&w.Video.Codec),
+		"copy_only":   reader.Yes(&o.copyOnly),
+		"hidden":      reader.Whole(&o.hidden, 0, maxHidden),
 		"size": func(v string) bool {
+			if v == "" {
+				return true
+			}
 			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
-			return v == "" ||
-				n == 2 && err == nil && min(o.width, o.height) > 0 &&
-					max(o.width, o.height) <= 1<<14
+			return n == 2 && err == nil && min(o.width, o.height) > 0 &&
+				max(o.width, o.height) <= 1<<14
 		},
-		"images": reader.Text(
-			&o.images,
-			"",
-			"video",
-			"images",
-		),
+		"images":              reader.Text(&o.images, "", "video", "images"),
 		"recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool {
 			w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames)
 			return true
 		},
-		"group_rows": whole(&o.groupRows),
-		"chunks_size": whole(
-			&w.ChunksSize,
-		),
+		"group_rows":       whole(&o.groupRows),
+		"chunks_size":      whole(&w.ChunksSize),
 		"data_file_bytes":  size(&w.DataFileBytes),
 		"video_file_bytes": size(&w.VideoFileBytes),
 		"stats_budget":     size(&w.StatsBudget),
 		"temp_dir":         reader.Text(&w.TempDir),
 		"link_from":        reader.Text(&w.LinkFrom),
-	}); err != nil {
+	}
+	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, setters); err != nil {
 		return settings{}, err
 	}
 	o.noTimestamps = !timestamps
@@ -243,7 +231,7 @@ type Config struct {
 	// Splits maps names to ranges of episodes ("0:40"). nil means one split, train, with all
 	// episodes.
 	Splits map[string]string
-	// Shard is the place of a shard's episodes in the whole dataset.
+	// Shard holds the ranges of episodes, rows and files of a shard in the whole dataset.
 	Shard *shardPlace
 	// Extra maps names of additional files (meta/modality.json) to their content. They are written
 	// before info.json.
@@ -452,7 +440,9 @@ func WhyDropped(f *robocache.Feature) string {
 		return "LeRobot cannot store rows of varying length (a point cloud)"
 	}
 	column := *f
-	column.Key, column.Default, column.Clock, column.Masked = legalKey(f.Key, nil), false, "", false
+	// A conversion changes these fields, so they are no reason to leave out the stream.
+	column.Key = legalKey(f.Key, nil)
+	column.Default, column.Clock, column.Masked = false, "", false
 	if err := CanWrite(column); err != nil {
 		return err.Error()
 	}

@@ -55,59 +55,58 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 			return w.prepareColumns(ctx, ep)
 		})()
 	}
-	var made []*encodedGroup
+	var encoded []*encodedGroup
 	for _, key := range w.cameraKeys {
 		groups := map[video.Codec]*encodedGroup{}
-		to := func(codec video.Codec, how VideoConfig, ep *EpisodeData, i, part int) {
+		// addTo adds frames of episode i to the group with the given codec, which it creates if
+		// necessary. The encoded frames become the given part of the episode's video.
+		addTo := func(codec video.Codec, how VideoConfig, ep *EpisodeData, i, part int) {
 			g := groups[codec]
 			if g == nil {
 				g = &encodedGroup{writer: w, camera: w.cameras[key], video: how, number: n}
 				if codec != "" {
 					g.suffix = "-" + string(codec)
 				}
-				groups[codec], made = g, append(made, g)
+				groups[codec] = g
+				encoded = append(encoded, g)
 			}
-			g.episodes, g.targets = append(g.episodes, ep), append(g.targets, [2]int{i, part})
+			g.episodes = append(g.episodes, ep)
+			g.targets = append(g.targets, [2]int{i, part})
 		}
 		for i, ep := range eps {
 			p := ep.Videos[key]
 			switch {
 			case errs[i] != nil:
 			case p.Library == nil:
-				to("", w.cfg.Video, ep, i, 0)
+				addTo("", w.cfg.Video, ep, i, 0)
 			default:
 				for part, end := range p.Ends {
 					if end.N > 0 { // these frames were counted with the copied ones
-						to(
-							end.Codec,
-							w.cfg.Video.forCodec(end.Codec),
-							&EpisodeData{
-								Length: end.N,
-								Videos: map[string]VideoPart{key: {Frames: end.Frames}},
-								FrameStats: map[string]*stats.Pixels{
-									key: stats.AllFrames.Images(&w.cameras[key].feature),
-								},
+						frames := &EpisodeData{
+							Length: end.N,
+							Videos: map[string]VideoPart{key: {Frames: end.Frames}},
+							FrameStats: map[string]*stats.Pixels{
+								key: stats.AllFrames.Images(&w.cameras[key].feature),
 							},
-							i,
-							part,
-						)
+						}
+						addTo(end.Codec, w.cfg.Video.forCodec(end.Codec), frames, i, part)
 					}
 				}
 			}
 		}
 	}
 	var wg sync.WaitGroup
-	for _, g := range made {
+	for _, g := range encoded {
 		wg.Go(func() { g.encodeAll(ctx) })
 	}
 	wg.Wait()
-	for _, g := range made {
+	for _, g := range encoded {
 		key := g.camera.feature.Key
-		for j, at := range g.targets {
-			i := at[0]
+		for j, target := range g.targets {
+			i, part := target[0], target[1]
 			if g.errs[j] == nil {
 				parts := eps[i].prepared.parts[key]
-				parts[at[1]] = g.parts[j]
+				parts[part] = g.parts[j]
 				eps[i].prepared.parts[key] = parts
 				eps[i].prepared.notes = append(eps[i].prepared.notes, g.notes...)
 			} else if errs[i] == nil {
@@ -249,12 +248,11 @@ func (g *encodedGroup) reuseKept(file string) bool {
 		)
 	}
 	st, err := os.Stat(file)
-	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() ||
-		!slices.EqualFunc(
-			old.Episodes,
-			g.episodes,
-			func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length },
-		) {
+	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() {
+		return false
+	}
+	sameLength := func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length }
+	if !slices.EqualFunc(old.Episodes, g.episodes, sameLength) {
 		return false
 	}
 	for j, e := range old.Episodes {

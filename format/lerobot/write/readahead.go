@@ -134,8 +134,8 @@ func (c *conversion) estimateBytes(group []int) (n int64) {
 		case robocache.KindNumeric:
 			row += 2 * int64(f.Elements()) * int64(f.DType.Size())
 		case robocache.KindImage:
-			row += int64(f.Width) * int64(f.Height) * int64(max(1,
-				f.Channels)) * int64(f.DType.Size())
+			pixelBytes := int64(max(1, f.Channels)) * int64(f.DType.Size())
+			row += int64(f.Width) * int64(f.Height) * pixelBytes
 		}
 	}
 	for _, i := range group {

@@ -300,9 +300,7 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 			)
 	}
 	if c.FPS != old.FPS {
-		if err := differs("rate", old.FPS, c.FPS); err != nil {
-			return err
-		}
+		return differs("rate", old.FPS, c.FPS)
 	}
 	describeFeatures := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
@@ -325,10 +323,11 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	if len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				if err := differs("schema", append(want, "no such feature")[min(i, len(want))],
-					append(got, "nothing")[min(i, len(got))]); err != nil {
-					return err
-				}
+				return differs(
+					"schema",
+					append(want, "no such feature")[min(i, len(want))],
+					append(got, "nothing")[min(i, len(got))],
+				)
 			}
 		}
 	}
@@ -414,11 +413,8 @@ func (r *Recorder) checkEncoders(ctx context.Context) error {
 // checkAllowed rejects keys of AllowNaN that are not features.
 func (r *Recorder) checkAllowed() error {
 	for _, key := range r.options.AllowNaN {
-		if key != "*" &&
-			!slices.ContainsFunc(
-				r.cfg.Features,
-				func(f robocache.Feature) bool { return f.Key == key },
-			) {
+		hasKey := func(f robocache.Feature) bool { return f.Key == key }
+		if key != "*" && !slices.ContainsFunc(r.cfg.Features, hasKey) {
 			return robocache.Misuse(
 				opRecord,
 				robocache.Where{"stream": key},

@@ -111,9 +111,8 @@ func (r *Recorder) saveEpisode(
 			return err
 		}
 	}
-	r.counters.Episodes, r.counters.Frames = r.counters.Episodes+1, r.counters.Frames+int64(
-		ep.Length,
-	)
+	r.counters.Episodes++
+	r.counters.Frames += int64(ep.Length)
 	return nil
 }
 
@@ -142,11 +141,7 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 				"or was saved by an earlier Writer",
 		).WithHint(
 			"close the Writer, then run: %s",
-			robocache.Command(
-				"edit delete %s --episodes=%d --in-place",
-				r.dir,
-				r.nextEpisode()-1,
-			),
+			robocache.Command("edit delete %s --episodes=%d --in-place", r.dir, r.nextEpisode()-1),
 		)
 	}
 	ep := t.episodes[last]
@@ -154,9 +149,8 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	if err := r.rewriteTail(ctx, t, shrunkName); err != nil {
 		return err
 	}
-	r.counters.Episodes, r.counters.Frames = r.counters.Episodes-1, r.counters.Frames-int64(
-		ep.Length,
-	)
+	r.counters.Episodes--
+	r.counters.Frames -= int64(ep.Length)
 	if err := r.removeEncoded([]tailEpisode{ep}, t.episodes); err != nil {
 		return err
 	}

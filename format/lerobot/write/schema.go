@@ -88,7 +88,8 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 		field.Name = "element"
 		field = pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{field}}
 	}
-	if field.Name = name; fixed > 0 && depth == 1 {
+	field.Name = name
+	if fixed > 0 && depth == 1 {
 		field.Type = pqw.ArrowFixedList(fixed)
 	}
 	c := outColumn{name: name, node: parquet.Optional(node), field: field}
@@ -102,10 +103,7 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	return c
 }
 
-func rawJSON(
-	format string,
-	a ...any,
-) json.RawMessage {
+func rawJSON(format string, a ...any) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(format, a...))
 }
 

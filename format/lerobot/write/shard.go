@@ -60,12 +60,12 @@ func (p *shardPlace) firstChunk(size int) (chunk, file int) {
 	return p.firstFile / size, p.firstFile % size
 }
 
-// enterShard makes the numbers of episodes and rows begin at those of the shard.
+// enterShard sets the numbers of the next episode and row to the first ones of the shard.
 func (w *Writer) enterShard() {
 	w.written, w.rows = w.shardStart().firstEpisode, w.shardStart().firstRow
 }
 
-// shardStart returns where the shard begins, or the zero place for a whole dataset.
+// shardStart returns the first numbers of the shard, or the zero value for a whole dataset.
 func (w *Writer) shardStart() shardPlace {
 	if w.cfg.Shard == nil {
 		return shardPlace{}
@@ -166,9 +166,9 @@ func (c *conversion) applyPlan() error {
 	return nil
 }
 
-// intoShard sets the place of the shard in cfg. All shards have the same number of file numbers. If
-// there are at most 1000 shards, each has one chunk.
-func (c *conversion) intoShard(cfg *Config) {
+// setShardRange sets in cfg which episode, row and file numbers the shard may use. All shards get
+// equally many file numbers. If there are at most 1000 shards, each gets one chunk.
+func (c *conversion) setShardRange(cfg *Config) {
 	s := c.options.Shard
 	if s == nil {
 		return
@@ -318,11 +318,11 @@ func mergeShards(
 			// Numbers were planned before episodes were left out. If episodes before this shard are
 			// missing, the actual numbers are lower.
 			less := 0.0
-			if actual, ok := map[string]float64{
+			actual, ok := map[string]float64{
 				"episode_index": float64(w.written),
 				"index":         float64(w.rows),
-			}[key]; ok &&
-				len(parts) > 0 {
+			}[key]
+			if ok && len(parts) > 0 {
 				least, err := parts[0].Least(0)
 				if err != nil {
 					return err
@@ -360,12 +360,12 @@ func mergeShards(
 		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
 	}
 	if w.written != r.NumEpisodes && schema.Splits != nil {
-		r.Findings, schema.Splits = append(
-			r.Findings,
-			robocache.LostSplits(
-				slices.Sorted(maps.Keys(schema.Splits)),
-				"episodes of the plan are missing",
-			)...), nil
+		lost := robocache.LostSplits(
+			slices.Sorted(maps.Keys(schema.Splits)),
+			"episodes of the plan are missing",
+		)
+		r.Findings = append(r.Findings, lost...)
+		schema.Splits = nil
 	}
 	r.NumEpisodes, r.NumFrames = w.written, w.rows
 	if w.cfg.Extra[reportName], err = reportText(r); err != nil {

@@ -305,9 +305,7 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 	}
 	index := r.nextEpisode()
 	d := &nativeEpisode{
-		name: RecordingName(
-			int64(index),
-		),
+		name:   RecordingName(int64(index)),
 		index:  index,
 		native: maps.Clone(e.native),
 		tasks:  e.tasks,

@@ -118,13 +118,10 @@ func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
 		}
 	}
 	s.bytes, s.rows = 0, 0
+	name := fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file)
 	var err error
-	if s.table, err = s.writer.createTable(ctx,
-		fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema,
-		s.meta); err != nil {
-		return err
-	}
-	return nil
+	s.table, err = s.writer.createTable(ctx, name, s.schema, s.meta)
+	return err
 }
 
 // writeGroup writes a row group with one chunk per column.

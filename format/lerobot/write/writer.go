@@ -206,8 +206,8 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	for _, key := range w.cameraKeys {
-		if err := w.addVideo(ctx, w.cameras[key], ep.Videos[key], p.parts[key], &ep, row); err !=
-			nil {
+		err := w.addVideo(ctx, w.cameras[key], ep.Videos[key], p.parts[key], &ep, row)
+		if err != nil {
 			return err
 		}
 	}
@@ -228,15 +228,15 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 			"leave it out: the format has no empty episodes",
 		)
 	}
-	has := func(key string, n, want int, what string) error {
+	checkCount := func(key string, n, want int, expected string) error {
 		if n != want {
-			return misuse(robocache.Where{"stream": key}, "", what, strconv.Itoa(n), "")
+			return misuse(robocache.Where{"stream": key}, "", expected, strconv.Itoa(n), "")
 		}
 		return nil
 	}
 	if n := len(ep.Tasks); n != 1 {
-		if err := has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length)); err !=
-			nil {
+		err := checkCount("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length))
+		if err != nil {
 			return err
 		}
 	}
@@ -251,20 +251,19 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 				return misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", "")
 			}
 		case robocache.KindImage:
-			if err := has(f.Key, len(ep.Images[f.Key]), ep.Length,
-				fmt.Sprintf("%d frames", ep.Length)); err != nil {
+			expected := fmt.Sprintf("%d frames", ep.Length)
+			if err := checkCount(f.Key, len(ep.Images[f.Key]), ep.Length, expected); err != nil {
 				return err
 			}
 		case robocache.KindText, robocache.KindEvent:
-			if err := has(f.Key, len(ep.Text[f.Key]), ep.Length,
-				fmt.Sprintf("%d texts", ep.Length)); err != nil {
+			expected := fmt.Sprintf("%d texts", ep.Length)
+			if err := checkCount(f.Key, len(ep.Text[f.Key]), ep.Length, expected); err != nil {
 				return err
 			}
 		default:
 			n := ep.Length * f.Elements() * f.DType.Size()
-			if err := has(f.Key, len(ep.Columns[f.Key]), n,
-				fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape)); err !=
-				nil {
+			expected := fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape)
+			if err := checkCount(f.Key, len(ep.Columns[f.Key]), n, expected); err != nil {
 				return err
 			}
 		}

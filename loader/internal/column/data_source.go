@@ -94,20 +94,18 @@ func (src *DataSource) missingFrameError(
 	ref *robocache.FrameRef,
 ) error {
 	e := robocache.Malformed("loader", src.Where(c, r), "the row has no frame").
-		WithHint("%s skips such episodes; %s lists them", robocache.Option(
-			"on_bad_episode",
-			"skip",
-		),
+		WithHint("%s skips such episodes; %s lists them",
+			robocache.Option("on_bad_episode", "skip"),
 			robocache.Command("doctor %s", src.redactedURI()))
 	if !ref.Missing {
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in "+
-			"no video file", ""
+		e.Class, e.Hint = robocache.ErrUnsupported, ""
+		e.Msg = "a frame of a video stream that is in no video file"
 	}
 	return e
 }
 
-// WithPlace adds the source's position in the mixture to an error. Errors of damaged videos also
-// get a hint to the command that lists all damage.
+// WithPlace adds the source's position in the mixture to an error. An error of a damaged video also
+// gets a hint to "doctor", which lists all damage.
 func (src *DataSource) WithPlace(err error) error {
 	err = src.withDoctor(err)
 	if src.Place == nil {
@@ -116,7 +114,8 @@ func (src *DataSource) WithPlace(err error) error {
 	return robocache.At(err, src.Place)
 }
 
-// withDoctor adds that hint to an error of a damaged video and returns other errors unchanged.
+// withDoctor adds a hint to "doctor" to an error of a damaged video. It returns other errors
+// unchanged.
 func (src *DataSource) withDoctor(err error) error {
 	var e *robocache.Error
 	if !errors.As(err, &e) || !robocache.Bad(err) || !errors.Is(err, robocache.ErrMalformed) {

@@ -19,8 +19,8 @@ func (c *ImageColumn) scaledSize(w, h int) (sw, sh, left, top int) {
 	}
 	// The width determines the scale if the image is wider and must fit, or narrower and must
 	// cover.
-	if wider := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width); wider ==
-		(c.Resize == options.Letterbox) {
+	wider := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width)
+	if wider == (c.Resize == options.Letterbox) {
 		sh = max(1, (2*h*c.Width+w)/(2*w))
 	} else {
 		sw = max(1, (2*w*c.Height+h)/(2*h))
@@ -54,25 +54,16 @@ func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
 		return nil, SizeError(c, w, h)
 	}
 	d := drafts.Get().(*draft)
-	d.Spec, d.column, d.dst, d.into, d.isPlaced = c.Spec, c, dst, dst, false
-	if d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(w, h); d.scaledWidth !=
-		c.Width || d.scaledHeight != c.Height {
+	d.Spec, d.column, d.isPlaced = c.Spec, c, false
+	d.dst, d.into = dst, dst
+	d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(w, h)
+	if d.scaledWidth != c.Width || d.scaledHeight != c.Height {
 		if int64(d.scaledWidth)*int64(d.scaledHeight) > video.MaxImagePixels {
-			where, option := robocache.Where{
-				"stream": c.Key,
-			}, robocache.Option(
-				"image_resize",
-				string(c.Resize),
-			)
-			return nil, d.Done(
-				robocache.ResourceLimit(
-					"loader",
-					where,
-					"%s scales the image beyond 256 Mpixel",
-					option,
-				).
-					Expected("", formatSize(w, h)),
-			)
+			err := robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key},
+				"%s scales the image beyond 256 Mpixel",
+				robocache.Option("image_resize", string(c.Resize))).
+				Expected("", formatSize(w, h))
+			return nil, d.Done(err)
 		}
 		d.Spec.Width, d.Spec.Height, d.isPlaced = d.scaledWidth, d.scaledHeight, true
 	}

@@ -11,11 +11,8 @@ import (
 
 // SizeError returns the error of a frame whose size differs from the column's.
 func SizeError(c *ImageColumn, width, height int) error {
-	return robocache.Malformed(
-		"loader",
-		robocache.Where{"stream": c.Key},
-		"frames of another size",
-	).
+	return robocache.Malformed("loader", robocache.Where{"stream": c.Key},
+		"frames of another size").
 		Expected(formatSize(c.Width, c.Height), formatSize(width, height)).
 		WithHint("%s brings all to one size", robocache.Option("image_size"))
 }

@@ -256,9 +256,10 @@ func resizePlan(p *kernel.Plan, n int) *kernel.Plan {
 	return p
 }
 
-// nearTimestamps returns the part of timestamps that determines the values at targets, and its
-// position. An episode of an hour is then not searched for a window of a second. Two distinct
-// timestamps beyond the targets remain on each side, which every mode and edge needs (align.A2, A4,
+// nearTimestamps returns the part of timestamps that determines the values at targets, and the
+// position of its first element. A window of a second then need not be searched in an hour of
+// timestamps. before and after extend the range of the targets. The result contains two distinct
+// timestamps on each side of that range, which is enough for every mode and edge (align.A2, A4,
 // A8).
 func nearTimestamps(
 	timestamps, targets []int64, before, after int64,
@@ -269,7 +270,7 @@ func nearTimestamps(
 	lo, hi := slices.Min(targets)-before, slices.Max(targets)+after
 	from, _ = slices.BinarySearch(timestamps, lo)
 	to, _ := slices.BinarySearch(timestamps, hi+1)
-	for range 2 {
+	for range 2 { // one more distinct timestamp, with its duplicates, on each side
 		if from > 0 {
 			from, _ = slices.BinarySearch(timestamps[:from], timestamps[from-1])
 		}

@@ -94,8 +94,8 @@ func (w *Reader) spanSlots(p *Part, c *Column, mask []byte) ([]robocache.Row, er
 	return out, nil
 }
 
-// writeTimes writes the times of the rows of a span in ns after their samples: into each sample's
-// slots, or one after the other.
+// writeTimes writes the times of the rows of a span, in ns after the time of their sample. The
+// times go to the slots of each sample, or one after the other.
 func (w *Reader) writeTimes(
 	p *Part, c *Column, out []int64, rows []robocache.Row, counts []int, at []int64,
 ) error {

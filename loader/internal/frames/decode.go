@@ -77,7 +77,7 @@ type task struct {
 	frames    []*frame    // sorted by frame number
 	priority  int64       // the priority of its most urgent job; guarded by Store.mu
 	readRun   *readRun    // reads its packets; guarded by Store.mu, like the fields below
-	isStarted bool        // set by the first of its jobs: a task that was made more urgent has two
+	isStarted bool        // set by its first job; a task that became more urgent has two jobs
 	fetched   *packetRead // nil: not read yet, or taken by a job
 }
 
@@ -200,7 +200,8 @@ func (w *Worker) planRequest(r *request) {
 			flush()
 		}
 	}
-	if flush(); ahead != nil {
+	flush()
+	if ahead != nil {
 		w.pushReadRun(ahead)
 	}
 }
@@ -387,7 +388,7 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	return nil
 }
 
-// planesToKeep returns f's planes if they are what is stored, else nil.
+// planesToKeep returns the planes of f if the store keeps planes and f has them, else nil.
 func (s *Store) planesToKeep(f video.Frame) video.PlanarFrame {
 	p, ok := f.(video.PlanarFrame)
 	if !ok || !s.planar {

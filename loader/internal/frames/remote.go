@@ -79,8 +79,8 @@ func (f *packetRead) releaseRef() {
 type readRun struct {
 	tasks []*task
 	bytes int64
-	// isStarted is set by the first job of the run: a run whose tasks were made more urgent has
-	// several. Guarded by Store.mu.
+	// isStarted is set by the first job of the run. There are several jobs if tasks of the run
+	// became more urgent after it was queued. Guarded by Store.mu.
 	isStarted bool
 }
 

@@ -75,11 +75,8 @@ func (s *Store) ReleaseUses(col *Stream, wanted map[FrameID]int32, epoch int64) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, n := range wanted {
-		if x := s.frames[frameKey{
-			col.ID,
-			s.fileNumber(col.ID, k.Path),
-			int32(k.Ordinal),
-		}]; x != nil {
+		key := frameKey{col.ID, s.fileNumber(col.ID, k.Path), int32(k.Ordinal)}
+		if x := s.frames[key]; x != nil {
 			x.uses.subtractUses(epoch, n)
 			s.releaseIfUnused(x)
 		}

@@ -188,10 +188,8 @@ func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, er
 		if m.Stratified {
 			return nil, robocache.Misuse("mixture", nil, "Stratified: a global batch has no "+
 				"sample for %s", m.Names[r.source]).
-				Expected(
-					fmt.Sprintf("a share of about 1/%d or more", total),
-					fmt.Sprintf("%.3g", weights[r.source]),
-				).
+				Expected(fmt.Sprintf("a share of about 1/%d or more", total),
+					fmt.Sprintf("%.3g", weights[r.source])).
 				WithHint("raise batch_size or the weight, or omit stratified")
 		}
 		largest := 0

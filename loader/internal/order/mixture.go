@@ -49,58 +49,59 @@ type mixture struct {
 	epoch int64
 	deal  *dealer
 
-	// Result of the last call of find.
-	last   int64
-	source int
-	spot   int64
+	// Result of the last call of locate.
+	last     int64 // the position; -1: find was not called
+	source   int
+	inSource int64 // position in the source's epoch
 
-	inner []sequence // current order of each source
-	own   []int64    // current epoch of each source
+	sequences    []sequence // current order of each source
+	sourceEpochs []int64    // current epoch of each source
 }
 
 // newMixture returns the order of an epoch of a mixture.
 func newMixture(o *Ordering, epoch int64) *mixture {
 	return &mixture{
-		o:     o,
-		epoch: epoch,
-		deal:  o.mixPlan.newDealer(),
-		last:  -1,
-		inner: make([]sequence, len(o.mixPlan.sourceSizes)),
-		own:   make([]int64, len(o.mixPlan.sourceSizes)),
+		o:            o,
+		epoch:        epoch,
+		deal:         o.mixPlan.newDealer(),
+		last:         -1,
+		sequences:    make([]sequence, len(o.mixPlan.sourceSizes)),
+		sourceEpochs: make([]int64, len(o.mixPlan.sourceSizes)),
 	}
 }
 
 // Len returns the number of samples of the epoch.
 func (m *mixture) Len() int64 { return m.o.mixPlan.epochSamples }
 
-// find returns the source of a position and the position in the source's own epoch. It sets inner
-// and own of the source to that epoch.
-func (m *mixture) find(p int64) (source int, place int64) {
+// locate returns the source of a position of the mixture, and the position in the source's epoch.
+// Sources count their epochs separately. locate sets the source's sequence and epoch.
+func (m *mixture) locate(p int64) (source int, inSource int64) {
 	if p == m.last {
-		return m.source, m.spot
+		return m.source, m.inSource
 	}
 	if p != m.deal.position {
 		m.deal.seekTo(p)
 	}
 	i, j := m.deal.nextSource()
-	own, place := m.o.mixPlan.sourceDraw(i, m.epoch, j)
-	if m.inner[i] == nil || m.own[i] != own {
-		m.inner[i], m.own[i] = m.o.sourceSequence(i, own), own
+	epoch, inSource := m.o.mixPlan.sourceDraw(i, m.epoch, j)
+	if m.sequences[i] == nil || m.sourceEpochs[i] != epoch {
+		m.sequences[i], m.sourceEpochs[i] = m.o.sourceSequence(i, epoch), epoch
 	}
-	m.last, m.source, m.spot = p, i, place
-	return i, place
+	m.last, m.source, m.inSource = p, i, inSource
+	return i, inSource
 }
 
 // At returns the sample at a position, numbered over all sources.
 func (m *mixture) At(p int64) int64 {
-	i, place := m.find(p)
-	return m.o.data.offsets[i] + m.inner[i].At(place)
+	i, inSource := m.locate(p)
+	return m.o.data.offsets[i] + m.sequences[i].At(inSource)
 }
 
-// epochAt returns the source's own epoch at a position.
+// epochAt returns the epoch that the source of a position is in. It differs from the epoch of the
+// mixture.
 func (m *mixture) epochAt(p int64) int64 {
-	i, _ := m.find(p)
-	return m.own[i]
+	i, _ := m.locate(p)
+	return m.sourceEpochs[i]
 }
 
 // mixedPools is a mixture of pools.
@@ -108,12 +109,12 @@ type mixedPools struct{ *mixture }
 
 // shardAt implements pooled.
 func (m mixedPools) shardAt(p int64) (*shard, int64) {
-	i, place := m.find(p)
-	return m.inner[i].(*pool).shardAt(place)
+	i, inSource := m.locate(p)
+	return m.sequences[i].(*pool).shardAt(inSource)
 }
 
 // At returns the sample at a position, numbered over all sources.
 func (m mixedPools) At(p int64) int64 {
-	ln, draw := m.shardAt(p)
-	return ln.drawAt(draw)
+	sh, draw := m.shardAt(p)
+	return sh.drawAt(draw)
 }

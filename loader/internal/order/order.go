@@ -231,7 +231,8 @@ func (o *Ordering) splitPool(p Params) []int64 {
 			n := new(big.Int).Mul(share(i), big.NewInt(freeBytes))
 			n.Div(n, sum)
 			size := o.data.tables[i].Samples()
-			if out[i] = max(size, 1); n.IsInt64() && n.Int64() < size {
+			out[i] = max(size, 1)
+			if n.IsInt64() && n.Int64() < size {
 				out[i] = max(n.Int64(), 1)
 			} else if full < 0 {
 				full = k

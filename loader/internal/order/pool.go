@@ -15,7 +15,7 @@ type pool struct {
 	length       int64
 	shards       []shard
 	phases       []phase
-	currentPhase int // phase of the last position; most likely that of the next
+	currentPhase int // phase of the last position; the next one is probably in it, too
 }
 
 // phase is a range of positions that are dealt over the same shards.
@@ -67,8 +67,8 @@ func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 			}
 			return max(floorShare(total, l+1, c)-floorShare(total, l, c), 1)
 		}
-		ln := &o.shards[l]
-		*ln = shard{
+		sh := &o.shards[l]
+		*sh = shard{
 			table:       t,
 			number:      int32(l),
 			shards:      int32(c),
@@ -79,10 +79,10 @@ func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 		}
 		for _, at := range places {
 			from, to := t.Span(int(at))
-			ln.samples += to - from
+			sh.samples += to - from
 		}
-		shuffleSeeded(places, Mix(ln.key^goldenGamma))
-		ln.resetDraws()
+		shuffleSeeded(places, Mix(sh.key^goldenGamma))
+		sh.resetDraws()
 	}
 	o.makePhases()
 	return o
@@ -214,7 +214,7 @@ type shard struct {
 	maxSamples, maxEpisodes int64   // maximum of resident samples and episodes; 0: no limit
 	key                     uint64
 	residentState
-	onAdmit func(ln *shard, place int32) // called for each admitted episode; may be nil
+	onAdmit func(sh *shard, place int32) // called for each admitted episode; may be nil
 	drawCounts
 }
 
@@ -223,7 +223,7 @@ type shard struct {
 type residentState struct {
 	drawn    int64
 	admitted int // number of places that were admitted
-	// the next episode is admitted when at most so many samples remain; -1: none is
+	// the next episode is admitted when at most admitLimit samples remain; -1: no more episodes
 	admitLimit int
 	tickets    []ticket // remaining samples of the residents
 	seats      []seat
@@ -234,7 +234,7 @@ type residentState struct {
 type drawCounts struct {
 	// draws of the rank and of all ranks since the Sampler follows the shard
 	rankDraws, allDraws int64
-	stepSpots           int64 // positions of the current step, including wrapped ones
+	spotCount           int64 // positions of the current step, including wrapped ones
 	dealGroup           int   // index of the group of shards that are dealt as one
 }
 
@@ -244,113 +244,113 @@ type ticket struct{ seat, row int32 }
 // seat is a resident episode.
 type seat struct {
 	firstSample int64
-	remaining   int32
-	place       int32
+	remaining   int32 // samples that are not drawn yet
+	place       int32 // position of the episode in the table
 }
 
 // resetDraws returns the simulation to the start of the epoch.
-func (ln *shard) resetDraws() {
-	ln.drawn, ln.admitted = 0, 0
-	ln.tickets, ln.seats, ln.freeSeats = ln.tickets[:0], ln.seats[:0], ln.freeSeats[:0]
-	ln.updateAdmitLimit()
+func (sh *shard) resetDraws() {
+	sh.drawn, sh.admitted = 0, 0
+	sh.tickets, sh.seats, sh.freeSeats = sh.tickets[:0], sh.seats[:0], sh.freeSeats[:0]
+	sh.updateAdmitLimit()
 }
 
 // residents returns the number of resident episodes with samples left.
-func (ln *shard) residents() int { return len(ln.seats) - len(ln.freeSeats) }
+func (sh *shard) residents() int { return len(sh.seats) - len(sh.freeSeats) }
 
 // updateAdmitLimit computes when the next episode is admitted.
-func (ln *shard) updateAdmitLimit() {
+func (sh *shard) updateAdmitLimit() {
 	switch {
-	case ln.admitted == len(ln.places):
-		ln.admitLimit = -1
-	case ln.maxEpisodes > 0 && int64(ln.residents()) >= ln.maxEpisodes:
-		ln.admitLimit = -1 // until a resident has no samples left
-	case ln.maxSamples == 0:
-		ln.admitLimit = int(^uint(0) >> 1)
+	case sh.admitted == len(sh.places):
+		sh.admitLimit = -1
+	case sh.maxEpisodes > 0 && int64(sh.residents()) >= sh.maxEpisodes:
+		sh.admitLimit = -1 // until a resident has no samples left
+	case sh.maxSamples == 0:
+		sh.admitLimit = int(^uint(0) >> 1)
 	default:
-		from, to := ln.table.Span(int(ln.places[ln.admitted]))
+		from, to := sh.table.Span(int(sh.places[sh.admitted]))
 		// at least one episode is always resident
-		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0))
+		sh.admitLimit = int(max(sh.maxSamples-(to-from), 0))
 	}
 }
 
 // admitEpisodes admits episodes until the next one must wait.
-func (ln *shard) admitEpisodes() {
-	for len(ln.tickets) <= ln.admitLimit {
-		place := ln.places[ln.admitted]
-		from, to := ln.table.Span(int(place))
-		ln.admitted++
+func (sh *shard) admitEpisodes() {
+	for len(sh.tickets) <= sh.admitLimit {
+		place := sh.places[sh.admitted]
+		from, to := sh.table.Span(int(place))
+		sh.admitted++
 		s := seat{firstSample: from, remaining: int32(to - from), place: place}
 		var k int32
-		if n := len(ln.freeSeats); n > 0 {
-			k = ln.freeSeats[n-1]
-			ln.freeSeats = ln.freeSeats[:n-1]
-			ln.seats[k] = s
+		if n := len(sh.freeSeats); n > 0 {
+			k = sh.freeSeats[n-1]
+			sh.freeSeats = sh.freeSeats[:n-1]
+			sh.seats[k] = s
 		} else {
-			k = int32(len(ln.seats))
-			ln.seats = append(ln.seats, s)
+			k = int32(len(sh.seats))
+			sh.seats = append(sh.seats, s)
 		}
-		n := len(ln.tickets)
-		ln.tickets = slices.Grow(ln.tickets, int(s.remaining))[:n+int(s.remaining)]
+		n := len(sh.tickets)
+		sh.tickets = slices.Grow(sh.tickets, int(s.remaining))[:n+int(s.remaining)]
 		for row := range s.remaining {
-			ln.tickets[n+int(row)] = ticket{k, row}
+			sh.tickets[n+int(row)] = ticket{k, row}
 		}
-		ln.updateAdmitLimit()
-		if ln.onAdmit != nil {
-			ln.onAdmit(ln, place)
+		sh.updateAdmitLimit()
+		if sh.onAdmit != nil {
+			sh.onAdmit(sh, place)
 		}
 	}
 }
 
 // nextDraw makes the next draw and returns its sample.
-func (ln *shard) nextDraw() int64 {
-	if len(ln.tickets) <= ln.admitLimit {
-		ln.admitEpisodes()
+func (sh *shard) nextDraw() int64 {
+	if len(sh.tickets) <= sh.admitLimit {
+		sh.admitEpisodes()
 	}
-	last := len(ln.tickets) - 1
-	i := scaleTo(Mix(ln.key+uint64(ln.drawn)*goldenGamma), uint64(last+1))
-	t := ln.tickets[i]
-	ln.tickets[i] = ln.tickets[last]
-	ln.tickets = ln.tickets[:last]
-	ln.drawn++
-	s := &ln.seats[t.seat]
+	last := len(sh.tickets) - 1
+	i := scaleTo(Mix(sh.key+uint64(sh.drawn)*goldenGamma), uint64(last+1))
+	t := sh.tickets[i]
+	sh.tickets[i] = sh.tickets[last]
+	sh.tickets = sh.tickets[:last]
+	sh.drawn++
+	s := &sh.seats[t.seat]
 	if s.remaining--; s.remaining == 0 {
-		ln.freeSeats = append(ln.freeSeats, t.seat)
-		ln.updateAdmitLimit()
+		sh.freeSeats = append(sh.freeSeats, t.seat)
+		sh.updateAdmitLimit()
 	}
-	return ln.offset + s.firstSample + int64(t.row)
+	return sh.offset + s.firstSample + int64(t.row)
 }
 
 // seekTo simulates until drawn draws are made. It restarts the simulation to go backward.
-func (ln *shard) seekTo(drawn int64) {
-	if drawn < ln.drawn {
-		ln.resetDraws()
+func (sh *shard) seekTo(drawn int64) {
+	if drawn < sh.drawn {
+		sh.resetDraws()
 	}
-	for ln.drawn < drawn {
-		ln.nextDraw()
+	for sh.drawn < drawn {
+		sh.nextDraw()
 	}
 }
 
 // drawAt returns the sample of a draw. The next draw is O(1); others are simulated.
-func (ln *shard) drawAt(draw int64) int64 {
-	ln.seekTo(draw)
-	return ln.nextDraw()
+func (sh *shard) drawAt(draw int64) int64 {
+	sh.seekTo(draw)
+	return sh.nextDraw()
 }
 
 // forEachResident calls each for every resident, in the order of the table, with its remaining
 // samples, ascending.
-func (ln *shard) forEachResident(each func(place int32, samples []int64)) {
-	ids := make([]int64, 0, len(ln.tickets))
-	for _, t := range ln.tickets {
-		ids = append(ids, ln.seats[t.seat].firstSample+int64(t.row))
+func (sh *shard) forEachResident(each func(place int32, samples []int64)) {
+	ids := make([]int64, 0, len(sh.tickets))
+	for _, t := range sh.tickets {
+		ids = append(ids, sh.seats[t.seat].firstSample+int64(t.row))
 	}
 	slices.Sort(ids)
 	for from := 0; from < len(ids); {
-		_, place := ln.table.Row(ids[from])
-		_, end := ln.table.Span(place)
+		_, place := sh.table.Row(ids[from])
+		_, end := sh.table.Span(place)
 		to := from + sort.Search(len(ids)-from, func(i int) bool { return ids[from+i] >= end })
 		for i := range ids[from:to] {
-			ids[from+i] += ln.offset
+			ids[from+i] += sh.offset
 		}
 		each(int32(place), ids[from:to])
 		from = to

@@ -152,30 +152,30 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 		naive := make([]naiveShard, len(o.shards))
 		for i := range naive {
 			naive[i] = naiveShard{
-				ln:      &o.shards[i],
+				sh:      &o.shards[i],
 				episode: func(s int64) int { _, place := tab.Row(s); return place },
 			}
 		}
 		for at := range o.length {
 			l, _ := o.shardDraw(at)
-			ln := &o.shards[l]
+			sh := &o.shards[l]
 			if want := naive[l].draw(); o.At(at) != want {
 				t.Fatalf("%+v: position %d is not what the rule says", p, at)
 			}
-			if p.PoolSamples > 0 && naive[l].most > ln.maxSamples && naive[l].crowd > 1 {
+			if p.PoolSamples > 0 && naive[l].most > sh.maxSamples && naive[l].crowd > 1 {
 				t.Fatalf(
 					"%+v: %d samples of %d residents in a shard for %d",
 					p,
 					naive[l].most,
 					naive[l].crowd,
-					ln.maxSamples,
+					sh.maxSamples,
 				)
 			}
-			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > ln.maxEpisodes {
-				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, ln.maxEpisodes)
+			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > sh.maxEpisodes {
+				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, sh.maxEpisodes)
 			}
-			if ln.residents() != naive[l].residents() {
-				t.Fatalf("%+v: %d residents, expected %d", p, ln.residents(), naive[l].residents())
+			if sh.residents() != naive[l].residents() {
+				t.Fatalf("%+v: %d residents, expected %d", p, sh.residents(), naive[l].residents())
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 // the remaining samples and the next episode's fit and the number of residents is below the limit.
 // One always enters if no sample remains.
 type naiveShard struct {
-	ln      *shard
+	sh      *shard
 	next    int
 	drawn   int64
 	left    []int64
@@ -203,11 +203,11 @@ func (v *naiveShard) residents() int {
 }
 
 func (v *naiveShard) draw() int64 {
-	for v.next < len(v.ln.places) {
-		from, to := v.ln.table.Span(int(v.ln.places[v.next]))
-		fits := v.ln.maxSamples == 0 || int64(len(v.left))+to-from <= v.ln.maxSamples
+	for v.next < len(v.sh.places) {
+		from, to := v.sh.table.Span(int(v.sh.places[v.next]))
+		fits := v.sh.maxSamples == 0 || int64(len(v.left))+to-from <= v.sh.maxSamples
 		if len(v.left) > 0 &&
-			(!fits || v.ln.maxEpisodes > 0 && int64(v.residents()) >= v.ln.maxEpisodes) {
+			(!fits || v.sh.maxEpisodes > 0 && int64(v.residents()) >= v.sh.maxEpisodes) {
 			break
 		}
 		for s := from; s < to; s++ {
@@ -216,7 +216,7 @@ func (v *naiveShard) draw() int64 {
 		v.next++
 	}
 	v.most, v.crowd = int64(len(v.left)), v.residents()
-	i := scaleTo(Mix(v.ln.key+uint64(v.drawn)*goldenGamma), uint64(len(v.left)))
+	i := scaleTo(Mix(v.sh.key+uint64(v.drawn)*goldenGamma), uint64(len(v.left)))
 	v.drawn++
 	s := v.left[i]
 	v.left[i] = v.left[len(v.left)-1]

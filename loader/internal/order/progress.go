@@ -122,8 +122,8 @@ func (p *Progress) RankOrder(epoch int64, rank int) []int64 {
 	return out
 }
 
-// Position returns the position in the epoch of the next sample. For a batch that could not be
-// built it is that of its first sample.
+// Position returns the position in the epoch of the next sample. If the next batch could not be
+// built, its first sample counts as the next one.
 func (p *Progress) Position() int64 {
 	c := p.samplerFrom(p.start)
 	position, ok := c.samplePosition(p.cursor.index)

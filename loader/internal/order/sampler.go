@@ -126,7 +126,7 @@ type spot struct {
 	sample    int64
 	epoch     int64 // of the sample's source
 	isWrapped bool
-	isRanks   bool // the position is the rank's
+	isOwn     bool // this rank delivers the position
 }
 
 // tableEntry identifies an episode by its position in a source's table.
@@ -249,7 +249,7 @@ func (c *Sampler) findSpots(t int64) {
 	}
 	c.markRankPart(from, to)
 	for _, s := range c.stepSpots {
-		if s.isRanks {
+		if s.isOwn {
 			c.rankSpots = append(c.rankSpots, s)
 		}
 	}
@@ -264,41 +264,44 @@ func (c *Sampler) epochAt(p int64) int64 {
 	return c.epoch
 }
 
-// markRankPart marks the range [from, to) of the step's positions, sorted by shard, as the rank's.
-// Shards are compared by number / number of shards, so that corresponding shards of several sources
-// are neighbors.
+// markRankPart marks the rank's own positions of the step. If the positions were sorted by shard,
+// these would be the range [from, to). The sort key of a shard is the fraction number/shards, so
+// shards of different sources with equal fractions form one group. Positions of a group keep their
+// order.
 func (c *Sampler) markRankPart(from, to int64) {
 	if c.world == 1 {
 		for k := range c.stepSpots {
-			c.stepSpots[k].isRanks = true
+			c.stepSpots[k].isOwn = true
 		}
 		return
 	}
 	c.stepShards = c.stepShards[:0]
 	for k := range c.stepSpots {
-		c.stepSpots[k].shard.stepSpots = 0
+		c.stepSpots[k].shard.spotCount = 0
 	}
 	for k := range c.stepSpots {
-		ln := c.stepSpots[k].shard
-		if ln.stepSpots++; ln.stepSpots == 1 {
-			c.stepShards = append(c.stepShards, ln)
+		sh := c.stepSpots[k].shard
+		sh.spotCount++
+		if sh.spotCount == 1 {
+			c.stepShards = append(c.stepShards, sh)
 		}
 	}
-	key := func(ln *shard) uint64 { return uint64(ln.number) << 32 / uint64(ln.shards) }
+	key := func(sh *shard) uint64 { return uint64(sh.number) << 32 / uint64(sh.shards) }
 	slices.SortFunc(c.stepShards, func(a, b *shard) int { return cmp.Compare(key(a), key(b)) })
 	c.nextInGroup = c.nextInGroup[:0]
-	var before, count int64
-	for k, ln := range c.stepShards {
-		if k == 0 || key(ln) != key(c.stepShards[k-1]) {
-			c.nextInGroup = append(c.nextInGroup, before+count)
-			before, count = before+count, 0
+	var before, count int64 // positions of earlier groups, and of this group
+	for k, sh := range c.stepShards {
+		if k == 0 || key(sh) != key(c.stepShards[k-1]) {
+			before += count
+			count = 0
+			c.nextInGroup = append(c.nextInGroup, before)
 		}
-		count += ln.stepSpots
-		ln.dealGroup = len(c.nextInGroup) - 1
+		count += sh.spotCount
+		sh.dealGroup = len(c.nextInGroup) - 1
 	}
 	for k := range c.stepSpots {
 		next := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
-		c.stepSpots[k].isRanks = from <= *next && *next < to
+		c.stepSpots[k].isOwn = from <= *next && *next < to
 		*next++
 	}
 }
@@ -328,7 +331,7 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 	k := 0
 	for _, s := range c.stepSpots {
 		switch {
-		case s.isRanks:
+		case s.isOwn:
 			if s.isWrapped {
 				s.shard.onAdmit = nil
 			}
@@ -343,11 +346,11 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 		}
 	}
 	if !again {
-		c.followedShards = slices.DeleteFunc(c.followedShards, func(ln *shard) bool {
-			if ln.onAdmit != nil && ln.drawn < ln.samples {
+		c.followedShards = slices.DeleteFunc(c.followedShards, func(sh *shard) bool {
+			if sh.onAdmit != nil && sh.drawn < sh.samples {
 				return false
 			}
-			ln.onAdmit = nil
+			sh.onAdmit = nil
 			return true
 		})
 	}
@@ -357,14 +360,14 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 // on.
 func (c *Sampler) followShards() {
 	for i := range c.stepSpots {
-		if ln := c.stepSpots[i].shard; ln.onAdmit == nil {
-			ln.rankDraws, ln.allDraws = 0, 0
+		if sh := c.stepSpots[i].shard; sh.onAdmit == nil {
+			sh.rankDraws, sh.allDraws = 0, 0
 		}
 	}
 	for i := range c.stepSpots {
 		if s := &c.stepSpots[i]; !s.isWrapped {
 			s.shard.allDraws++
-			if s.isRanks {
+			if s.isOwn {
 				s.shard.rankDraws++
 			}
 		}
@@ -378,28 +381,28 @@ func (c *Sampler) followShards() {
 		s.shard.forEachResident(
 			func(place int32, samples []int64) { c.recordAdmission(s.shard, place, samples) },
 		)
-		s.shard.onAdmit = func(ln *shard, place int32) { c.recordAdmission(ln, place, nil) }
+		s.shard.onAdmit = func(sh *shard, place int32) { c.recordAdmission(sh, place, nil) }
 		c.followedShards = append(c.followedShards, s.shard)
 	}
 }
 
 // unfollowShards stops following all shards.
 func (c *Sampler) unfollowShards() {
-	for _, ln := range c.followedShards {
-		ln.onAdmit = nil
+	for _, sh := range c.followedShards {
+		sh.onAdmit = nil
 	}
 	c.followedShards = c.followedShards[:0]
 }
 
 // recordAdmission adds an admitted episode to the step. If samples is nil, all its samples are
 // still to be drawn.
-func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
-	from, to := ln.table.Span(int(place))
-	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.stepSpots[0].position, false) {
+func (c *Sampler) recordAdmission(sh *shard, place int32, samples []int64) {
+	from, to := sh.table.Span(int(place))
+	if len(c.bad) > 0 && c.isBad(sh.offset+from, c.stepSpots[0].position, false) {
 		if c.badAdmitted == nil {
 			c.badAdmitted = map[tableEntry]bool{}
 		}
-		c.badAdmitted[tableEntry{ln.source, int(place)}] = true
+		c.badAdmitted[tableEntry{sh.source, int(place)}] = true
 		return
 	}
 	// Reuse the inner slices as well.
@@ -410,14 +413,14 @@ func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
 		out.Admitted = append(out.Admitted, Admission{})
 	}
 	a := &out.Admitted[len(out.Admitted)-1]
-	a.Source, a.Place, a.Samples = ln.source, int(place), append(a.Samples[:0], samples...)
+	a.Source, a.Place, a.Samples = sh.source, int(place), append(a.Samples[:0], samples...)
 	a.Share = 1
-	if ln.allDraws > 0 {
-		a.Share = float64(ln.rankDraws) / float64(ln.allDraws)
+	if sh.allDraws > 0 {
+		a.Share = float64(sh.rankDraws) / float64(sh.allDraws)
 	}
 	if samples == nil {
 		for id := from; id < to; id++ {
-			a.Samples = append(a.Samples, ln.offset+id)
+			a.Samples = append(a.Samples, sh.offset+id)
 		}
 	}
 }
@@ -449,8 +452,8 @@ func (c *Sampler) isBad(sample, p int64, wrapped bool) bool {
 	return false
 }
 
-// globalPosition returns the position in the epoch of a Cursor, over all ranks, and the number of
-// samples that this rank delivered beyond it.
+// globalPosition returns the number of positions of the epoch that all ranks have delivered at a
+// Cursor, and the number of samples that this rank delivered beyond them.
 func (c *Sampler) globalPosition(at Cursor) (position, ahead int64) {
 	if c.world == 1 {
 		return min(c.start+at.index, c.epochSamples), 0

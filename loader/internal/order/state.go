@@ -151,9 +151,7 @@ func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 	}
 	if s.Order != orderNames[o.Mode] {
 		return "the state is of another order", "shuffle as in the state: " +
-				s.Order, shuffleOption(
-				o.Mode,
-			)
+			s.Order, shuffleOption(o.Mode)
 	}
 	return "", "", ""
 }

@@ -160,8 +160,8 @@ func newJob(
 }
 
 // SubmitJobs queues the jobs of several batches. Frames that these batches need of one file are
-// decoded together. Every path through a job must complete the parts of the batch that the job
-// stands for, or the batch never finishes.
+// decoded together. Every path through a job must complete the job's parts of the batch. Otherwise
+// the batch never finishes.
 func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 	for _, u := range units {
 		for _, t := range a.Schema.Ragged {

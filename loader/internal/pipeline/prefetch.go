@@ -36,7 +36,8 @@ func (w *worker) followPool(s *order.Step, epoch, seq int64, first bool) {
 	}
 }
 
-// admitEpisode has the frames of an episode decoded and stored from now on, if that pays off.
+// admitEpisode queues the decoding of the frames that an admitted episode's samples use. It does
+// nothing if this rank uses less than minPoolShare of the samples.
 func (w *worker) admitEpisode(a *order.Admission, epoch, seq int64, first bool) {
 	if a.Share < minPoolShare {
 		return

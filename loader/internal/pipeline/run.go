@@ -127,14 +127,16 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 		for n := 0; n < size && more; {
 			if !e.nextStep(&s) {
 				// Stop after an epoch without a batch: the epochs after it may have none either.
-				if more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor); more {
+				more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor)
+				if more {
 					// computing the next order may take a while
 					r.assembler.SubmitJobs(r.Queue, units)
 					units, epochStart, skipped = nil, seq, s.Skipped
 					e = e.followingPlan()
 					continue
 				}
-				if r.Skipped = s.Skipped; seq == epochStart && seq > 0 {
+				r.Skipped = s.Skipped
+				if seq == epochStart && seq > 0 {
 					r.Skipped = skipped // the next run counts the samples of this empty epoch
 				}
 				if e.sampler.Starved(e.cursor) {

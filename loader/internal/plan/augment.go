@@ -82,7 +82,7 @@ func (src *Source) applyAugment() error {
 		case c == nil && slices.Contains(src.known, k):
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
-			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.keys()))
+			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.columnKeys()))
 		case c.Image() != nil && !colour(c):
 			return augmentError(
 				k,
@@ -169,7 +169,7 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	for _, k := range a.Crop.Keep {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case slices.Contains(cameras, k):
 			return augmentError(
 				k,
@@ -185,12 +185,7 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 				"random_crop moves the colour images, and depth is not augmented",
 				fmt.Sprintf(
 					"if it is not aligned with a cropped camera: %s; else leave the key out of %s",
-					robocache.Option(
-						"augment",
-						"random_crop",
-						"keep",
-						[]string{c.Key},
-					),
+					robocache.Option("augment", "random_crop", "keep", []string{c.Key}),
 					robocache.Option("keys"),
 				),
 			)
@@ -210,7 +205,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 	for _, k := range named {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case slices.Contains(cameras, k):
 			return augmentError(
 				k,
@@ -224,8 +219,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 	var silent []string
 	for _, c := range src.Columns {
 		if c.Feature == nil || column.Is[*column.TimesColumn](c) || c.Feature.Default ||
-			column.Is[*column.TextColumn](c) ||
-			slices.Contains(cameras, c.Key) ||
+			column.Is[*column.TextColumn](c) || slices.Contains(cameras, c.Key) ||
 			slices.Contains(f.Keep, c.Key) {
 			continue
 		}
@@ -260,9 +254,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 			slices.Contains(words, "right") {
 			src.report.Warn(
 				"augment: hflip mirrors images of tasks that name a side, and leaves their " +
-					"texts: " + options.Clip(
-					t.Text,
-				),
+					"texts: " + options.Clip(t.Text),
 			)
 			break
 		}
@@ -294,7 +286,7 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 		switch {
 		case k == "" || slices.Contains(cameras, k):
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case c == nil: // the keys option omits it
 		case c.Image() != nil:
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")

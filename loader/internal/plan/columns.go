@@ -12,8 +12,8 @@ import (
 
 const defaultTolerance = 1e-4
 
-// makeColumns makes the columns of the wanted keys: video first, then the table in the dataset's
-// order, which is the order of the field's own items.
+// makeColumns adds the columns of the wanted keys: first the videos, then the other streams in the
+// dataset's order. LeRobot's own items have the same order.
 func (src *Source) makeColumns() error {
 	info, cfg := src.Dataset.Info(), &src.Config
 	src.known = options.FeatureKeys(info)
@@ -52,7 +52,7 @@ func (src *Source) makeColumns() error {
 					)
 				}
 				src.report.Warn(f.Key + " is left out: " + reason)
-				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
+				src.undelivered = append(src.undelivered, NotDelivered{Key: f.Key, Reason: reason})
 				continue
 			}
 			if err := src.addFeature(f); err != nil {
@@ -66,11 +66,8 @@ func (src *Source) makeColumns() error {
 		}
 		switch {
 		case cfg.HasWindow(c.Key) && c.OutDType != robocache.String:
-			return robocache.Misuse(
-				"loader",
-				robocache.Where{"stream": c.Key},
-				"a window of a number of the sample",
-			).
+			return robocache.Misuse("loader", robocache.Where{"stream": c.Key},
+				"a window of a number of the sample").
 				WithHint("it is that of the sample's own time")
 		case cfg.HasWindow(c.Key):
 			return column.TextWindow(c.Key)
@@ -81,7 +78,7 @@ func (src *Source) makeColumns() error {
 				return err
 			}
 		}
-		src.add(c)
+		src.appendColumn(c)
 	}
 	if len(src.Columns) == 0 {
 		return options.Misuse("keys", "at least one key", "none")
@@ -89,15 +86,16 @@ func (src *Source) makeColumns() error {
 	return nil
 }
 
-// add takes a column into the source.
-func (src *Source) add(c *column.Column) {
-	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(src.Columns),
-		-1, -1, max(c.Steps, 1)
+// appendColumn adds a column to the source and numbers it.
+func (src *Source) appendColumn(c *column.Column) {
+	c.Source, c.Number = &src.DataSource, len(src.Columns)
+	c.MaskEntry, c.LengthsEntry = -1, -1
+	c.Steps = max(c.Steps, 1)
 	src.Columns = append(src.Columns, c)
 }
 
-// addFeature makes the column of a feature, and the one that says when the samples of its span
-// were.
+// addFeature adds the column of a feature. A feature with a span also gets a column with the times
+// of its samples, unless a feature has that key.
 func (src *Source) addFeature(f *robocache.Feature) (err error) {
 	cfg := &src.Config
 	c := &column.Column{
@@ -117,7 +115,7 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 		if f.Kind == robocache.KindEvent {
 			c.OutDType = robocache.JSON
 		}
-		src.add(c)
+		src.appendColumn(c)
 		return nil
 	}
 	if err := src.setWindow(c); err != nil {
@@ -155,14 +153,14 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 			c.SetDType(referenceDType(f.DType))
 		case cfg.DType == options.DTypeFloat32 && f.DType == robocache.Float64 &&
 			(!c.IsBookkeeping() || src.Dataset.Info().Format == "lerobot"):
-			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the
-			// episode's start.
+			// Bookkeeping columns stay float64: a time since the Unix epoch has steps of 128 s in
+			// float32. LeRobot's timestamps count from the episode's start, so float32 suffices.
 			c.SetDType(robocache.Float32)
 		}
 	}
-	src.add(c)
-	if c.Span != nil && src.free(f.Key+layout.TimesSuffix) {
-		when := &column.Column{
+	src.appendColumn(c)
+	if c.Span != nil && !src.isKnownKey(f.Key+layout.TimesSuffix) {
+		times := &column.Column{
 			Key:     f.Key + layout.TimesSuffix,
 			Feature: f,
 			Value:   column.Value{StoredDType: robocache.Int64, Elements: 1, RowBytes: 8},
@@ -173,14 +171,14 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 				Time:  new(column.Timing),
 			},
 		}
-		when.Kind = &column.TimesColumn{Column: when}
-		when.SetDType(robocache.Int64)
-		src.add(when)
+		times.Kind = &column.TimesColumn{Column: times}
+		times.SetDType(robocache.Int64)
+		src.appendColumn(times)
 	}
 	return nil
 }
 
-// referenceDType is what LeRobot's own items have.
+// referenceDType returns the dtype that LeRobot's own items have for a stored dtype.
 func referenceDType(d robocache.DType) robocache.DType {
 	switch {
 	case d.Float():
@@ -191,10 +189,10 @@ func referenceDType(d robocache.DType) robocache.DType {
 	return d
 }
 
-// free says that no feature has a key.
-func (src *Source) free(key string) bool { return !slices.Contains(src.known, key) }
+// isKnownKey reports whether a feature has the key.
+func (src *Source) isKnownKey(key string) bool { return slices.Contains(src.known, key) }
 
-func (src *Source) keys() []string {
+func (src *Source) columnKeys() []string {
 	var out []string
 	for _, c := range src.Columns {
 		out = append(out, c.Key)

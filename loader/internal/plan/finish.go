@@ -85,8 +85,8 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 				Shape: append([]int{rows}, frames.DeliveredShape()...),
 			}
 			result = p.Out
-			images.Parts, out.Drawn = append(images.Parts, p),
-				append(out.Drawn, where(x.Key), places[0], made)
+			images.Parts = append(images.Parts, p)
+			out.Drawn = append(out.Drawn, where(x.Key), places[0], made)
 		} else {
 			p := kernel.Part{Name: x.Key, Rule: raw.Rule, Epilogue: raw.Epilogue(c)}
 			p.Src = kernel.Tensor{DType: c.OutDType, Shape: []int{rows, raw.Elements}}
@@ -100,8 +100,9 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 				}
 			}
 			result = p.Out
-			op.Parts, out.Places = append(op.Parts, p),
-				append(append(out.Places, where(x.Key), made), places...)
+			op.Parts = append(op.Parts, p)
+			out.Places = append(out.Places, where(x.Key), made)
+			out.Places = append(out.Places, places...)
 		}
 		out.Outputs = append(
 			out.Outputs,

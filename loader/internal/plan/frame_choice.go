@@ -30,12 +30,11 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 			c.Unit = "" // codes
 		}
 	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1:
-		// another unit, so not depth: deliver as stored
-		c.Spec.Pixel, c.Spec.Depth, c.OutDType = video.DepthM, &robocache.Depth{
-			Unit: "m",
-		}, robocache.Float32
-	case cfg.ImageDType == "float32",
-		cfg.Compat == "lerobot" && !c.IsVideo(): // the reference's return_uint8 is for video alone
+		// The unit is unknown, so the image is not depth. Deliver its numbers as stored.
+		c.Spec.Pixel, c.OutDType = video.DepthM, robocache.Float32
+		c.Spec.Depth = &robocache.Depth{Unit: "m"}
+	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && !c.IsVideo():
+		// LeRobot's option return_uint8 applies to video only, so its still images are float32.
 		c.Spec.Pixel, c.OutDType = video.RGBFloat32, robocache.Float32
 	default:
 		c.Spec.Pixel, c.OutDType = video.RGB8, robocache.Uint8

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 )
 
-// maskedNaN is a dataset whose rows with a number that is not finite hold no value.
+// maskedNaN wraps a dataset and masks its rows that contain NaN or infinity. A masked row reads as
+// zeros and is not valid.
 type maskedNaN struct {
 	robocache.Dataset
 	info    robocache.Info
@@ -33,17 +34,17 @@ func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
 	return m
 }
 
-// Capabilities returns the dataset's, with the mask of rows that are not finite. Ragged rows are
-// not masked.
+// Capabilities returns the capabilities of the wrapped dataset, with a Valid that includes the
+// mask. Ragged rows are not masked.
 func (m *maskedNaN) Capabilities() *robocache.Capabilities { return &m.offered }
 
-// Unwrap returns the dataset with its own rows (robocache.As).
+// Unwrap returns the wrapped dataset (robocache.As).
 func (m *maskedNaN) Unwrap() robocache.Dataset { return m.Dataset }
 
-// Info returns the dataset's, in which float streams are masked.
+// Info returns the description of the wrapped dataset, with Masked set for float streams.
 func (m *maskedNaN) Info() *robocache.Info { return &m.info }
 
-// Gather returns zeros for rows with a number that is not finite.
+// Gather reads rows, and writes zeros for rows that contain NaN or infinity.
 func (m *maskedNaN) Gather(
 	ctx context.Context,
 	key string,
@@ -57,7 +58,7 @@ func (m *maskedNaN) Gather(
 	return m.eachBad(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
 }
 
-// Valid is the dataset's, without the rows that are masked here.
+// Valid writes 1 for rows that are valid in the wrapped dataset and finite, else 0.
 func (m *maskedNaN) Valid(
 	ctx context.Context,
 	key string,
@@ -76,7 +77,7 @@ func (m *maskedNaN) Valid(
 	return m.eachBad(ctx, key, rows, func(i int) { valid[i] = 0 })
 }
 
-// eachBad calls fn for each of the rows with a number that is not finite.
+// eachBad calls fn with the position in rows of each row that contains NaN or infinity.
 func (m *maskedNaN) eachBad(
 	ctx context.Context,
 	key string,

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// CheckMix refuses what no source can be meant by.
+// CheckMix checks the sources of a mixture: their names, weights and renamed keys. It sets default
+// names and wraps datasets whose keys are renamed.
 func CheckMix(mix []options.Mix, cfg *options.Config) error {
 	if len(mix) == 0 {
 		return robocache.Misuse("mixture", nil, "no sources")
@@ -69,16 +70,16 @@ func CheckMix(mix []options.Mix, cfg *options.Config) error {
 	return options.CheckSourceNames(mix, cfg, column.GeneratedKeys())
 }
 
-// renamed is a dataset under other keys.
+// renamed wraps a dataset and gives its streams the keys of the batch.
 type renamed struct {
 	robocache.Dataset
 	info    robocache.Info
 	offered robocache.Capabilities
-	old     map[string]string // the batch's key → the dataset's
+	oldKeys map[string]string // key of the batch → key of the dataset, for renamed keys
 }
 
 func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dataset, error) {
-	r := &renamed{Dataset: ds, info: *ds.Info(), old: map[string]string{}}
+	r := &renamed{Dataset: ds, info: *ds.Info(), oldKeys: map[string]string{}}
 	r.info.Features = slices.Clone(r.info.Features)
 	var known []string
 	for i := range r.info.Features {
@@ -96,7 +97,7 @@ func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dat
 	for i := range r.info.Features {
 		f := &r.info.Features[i]
 		if to, ok := names[f.Key]; ok {
-			r.old[to] = f.Key
+			r.oldKeys[to] = f.Key
 			f.Key = to
 		}
 		if other, ok := seen[f.Key]; ok {
@@ -112,8 +113,8 @@ func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dat
 	return r, nil
 }
 
-// RenameStats gives statistics by the batch's keys: they may be named by the dataset's own, as
-// counting it gives them, or by the batch's.
+// RenameStats returns statistics under the keys of the batch. The given statistics may use either
+// the keys of the dataset, which a count of the dataset returns, or those of the batch.
 func RenameStats(
 	stats robocache.Stats,
 	names map[string]string,
@@ -162,17 +163,17 @@ func RenameStats(
 }
 
 func (r *renamed) key(k string) string {
-	if old, ok := r.old[k]; ok {
+	if old, ok := r.oldKeys[k]; ok {
 		return old
 	}
 	return k
 }
 
-// Unwrap gives the dataset under its own keys (robocache.As).
+// Unwrap returns the wrapped dataset, which has its own keys (robocache.As).
 func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
 
-// setCapabilities sets the capabilities: the dataset's under the batch's keys. No recording has
-// these keys.
+// setCapabilities sets the capabilities of the wrapped dataset, translated to the keys of the
+// batch. Recording is nil, because a recording uses the keys of the dataset.
 func (r *renamed) setCapabilities() {
 	own := r.Dataset.Capabilities()
 	r.offered = *own
@@ -224,7 +225,8 @@ func (r *renamed) setCapabilities() {
 	}
 }
 
-// sideStreams returns the dataset's streams in recordings/, by the batch's keys.
+// sideStreams returns the rates of the dataset's streams in recordings/, under the keys of the
+// batch.
 func (r *renamed) sideStreams() map[string]float64 {
 	own, out := r.Dataset.Capabilities().SideStreams(), map[string]float64{}
 	for i := range r.info.Features {
@@ -236,11 +238,13 @@ func (r *renamed) sideStreams() map[string]float64 {
 	return out
 }
 
-// Capabilities returns the dataset's, under the batch's keys.
+// Capabilities returns the capabilities of the wrapped dataset, translated to the keys of the
+// batch.
 func (r *renamed) Capabilities() *robocache.Capabilities { return &r.offered }
 
-// base is the dataset behind the other keys, for what has none.
-func base(ds robocache.Dataset) robocache.Dataset {
+// withoutRenaming returns the dataset inside a maskedNaN or renamed wrapper. It is used for data
+// that has no keys.
+func withoutRenaming(ds robocache.Dataset) robocache.Dataset {
 	if m, ok := ds.(*maskedNaN); ok {
 		ds = m.Dataset
 	}

@@ -43,12 +43,9 @@ func (src *Source) setNormalization(ctx context.Context) error {
 	if seen < len(n.Keys) {
 		for k := range n.Keys {
 			if src.Column(k) == nil {
-				return robocache.Misuse(
-					"loader",
-					robocache.Where{"stream": k},
-					"normalize: no tensor of that key",
-				).
-					WithHint("%s", robocache.Nearest(k, src.keys()))
+				return robocache.Misuse("loader", robocache.Where{"stream": k},
+					"normalize: no tensor of that key").
+					WithHint("%s", robocache.Nearest(k, src.columnKeys()))
 			}
 		}
 	}
@@ -56,11 +53,8 @@ func (src *Source) setNormalization(ctx context.Context) error {
 		src.logProgress(
 			"%s changes nothing: none of %s is a float feature that one word applies to; name "+
 				"keys: %s",
-			robocache.Option(
-				"normalize",
-				n.Mode,
-			),
-			strings.Join(src.keys(), ", "),
+			robocache.Option("normalize", n.Mode),
+			strings.Join(src.columnKeys(), ", "),
 			robocache.Option("normalize", "KEY", "MODE"),
 		)
 	} else if n.Mode != "" {
@@ -72,10 +66,7 @@ func (src *Source) setNormalization(ctx context.Context) error {
 		}
 		src.logProgress(
 			"%s is applied to %s; name keys to choose others: %s",
-			robocache.Option(
-				"normalize",
-				n.Mode,
-			),
+			robocache.Option("normalize", n.Mode),
 			strings.Join(keys, ", "),
 			robocache.Option("normalize", "KEY", "MODE"),
 		)
@@ -150,12 +141,8 @@ func normVectors(
 	s *robocache.FeatureStats,
 ) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
-		return nil, nil, robocache.Misuse(
-			"loader",
-			robocache.Where{"stream": c.Key},
-			"normalize: %s",
-			msg,
-		).
+		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.Key},
+			"normalize: %s", msg).
 			WithHint(
 				"%s computes them at opening; %s",
 				robocache.Option("stats", "compute"),

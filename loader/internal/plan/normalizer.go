@@ -27,9 +27,9 @@ type Normed struct {
 	Image  bool            `json:"image,omitempty"`
 	Double bool            `json:"double,omitempty"` // computed in float64
 	DType  robocache.DType `json:"dtype"`            // of the result
-	// positions of the row's numbers in a padded row …
+	// positions of the row's numbers in a padded row, if a mixture pads it
 	Dims  []int `json:"dims,omitempty"`
-	Width int   `json:"width,omitempty"` // … of so many numbers, if a mixture pads it
+	Width int   `json:"width,omitempty"` // number of numbers of the padded row
 }
 
 // Normalizers describes the normalization of each source.

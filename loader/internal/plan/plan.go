@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Plan is what a pipeline executes: the compiled sources and the schema of their batches. It is
+// Plan holds what a pipeline executes: the compiled sources and the schema of their batches. It is
 // immutable after Compile, except for Report, and for Resources, which the pipeline sets before the
 // first batch.
 type Plan struct {
@@ -50,8 +50,8 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 		return nil, err
 	}
 	deferOps(p.Sources)
-	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil &&
-		cfg.Cache == options.CacheOnDevice {
+	p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources)
+	if p.FrameDevice == nil && cfg.Cache == options.CacheOnDevice {
 		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are "+
 			"made on a device", robocache.Option("cache", "device")).
 			WithHint(`Decode video on the device (%s or "auto"), and without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
@@ -77,8 +77,8 @@ func (p *Plan) compileSource(
 	if len(mix) > 1 { // a single source needs no name in messages
 		src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
 	}
-	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1, column.GeneratedKeys()); err !=
-		nil {
+	src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1, column.GeneratedKeys())
+	if err != nil {
 		return src, err
 	}
 	note, err := src.chooseEpisodes()
@@ -103,8 +103,8 @@ func (p *Plan) compileSource(
 	return src, err
 }
 
-// keepFramesOnDevice makes frames that a device decodes stay there, for raw batches whose sources
-// all decode them on the same device. It returns that device; nil if no frames stay on one.
+// keepFramesOnDevice configures raw batches to keep decoded frames in the memory of the device. All
+// sources must decode on the same device. It returns that device, or nil if frames go to the host.
 func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.DeviceMemory) {
 	device := sources[0].decodeDevice
 	if !cfg.Raw || cfg.Cache != "" && cfg.Cache != options.CacheOnDevice || device == nil {
@@ -114,9 +114,7 @@ func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.Devi
 		stays := !slices.ContainsFunc(sources, func(src *Source) bool {
 			c := src.ImageColumn(own.Key)
 			return c == nil || src.decodeDevice != device || c.IsStill ||
-				c.Spec.Pixel != video.RGB8 ||
-				c.Norm != nil ||
-				c.Augment != nil && c.Deferred == nil
+				c.Spec.Pixel != video.RGB8 || c.Norm != nil || c.Augment != nil && c.Deferred == nil
 		})
 		if !stays {
 			continue
@@ -180,7 +178,8 @@ func (p *Plan) SourceOf(sample int64) (*Source, int64) {
 	return p.Sources[i], sample - p.Sources[i].SampleOffset
 }
 
-// Locate calls each with the source and the row of every sample in indices.
+// Locate calls each with the source and the row of every sample in indices. i is the position in
+// indices.
 func (p *Plan) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
 	n := p.SampleCount()
 	for _, i := range indices {

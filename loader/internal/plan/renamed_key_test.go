@@ -10,7 +10,7 @@ import (
 // its videos are those of the dataset alone.
 func TestDatasetKeyOfRenamedSource(t *testing.T) {
 	src := column.DataSource{
-		Dataset: &renamed{old: map[string]string{"state": "observation.state"}},
+		Dataset: &renamed{oldKeys: map[string]string{"state": "observation.state"}},
 	}
 	for key, want := range map[string]string{"state": "observation.state", "action": "action"} {
 		if got := src.DatasetKey(key); got != want {

@@ -9,7 +9,7 @@ import (
 // Report collects messages and counts from opening and running a loader. Safe for concurrent use,
 // except for Notes.
 type Report struct {
-	Notes   []string     // choices that were made without being asked; written at opening only
+	Notes   []string     // messages about chosen defaults; written at opening only
 	Skipped atomic.Int64 // samples of bad episodes
 
 	mu       sync.Mutex

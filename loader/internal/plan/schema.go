@@ -51,7 +51,7 @@ func (src *Source) describeSchema() {
 			src.Tensors[c.Entry].IsOnDevice = true
 		}
 		if x.Ragged && !x.Times ||
-			c.Image() != nil && c.Span != nil && src.free(c.Key+layout.LengthsSuffix) {
+			c.Image() != nil && c.Span != nil && !src.isKnownKey(c.Key+layout.LengthsSuffix) {
 			var shape []int
 			if x.Ragged {
 				shape = c.Axis
@@ -134,11 +134,9 @@ func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 		bindSource(s, src, len(sources) == 1)
 	}
 	if len(s.Ragged) > 0 && first.Config.Raw {
-		return nil, robocache.Unsupported(
-			"loader",
+		return nil, robocache.Unsupported("loader",
 			robocache.Where{"stream": s.Tensors[s.Ragged[0]].Key, "raw": true},
-			"raw batches with rows of varying length",
-		).
+			"raw batches with rows of varying length").
 			WithHint(
 				"batches that are finished on the host, or %s without them",
 				robocache.Option("keys"),
@@ -288,8 +286,7 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	}
 	a, b := owner.Column(x.Key), src.Column(x.Key)
 	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() &&
-		a.Elements != b.Elements &&
-		slices.Equal(a.Axis, b.Axis) {
+		a.Elements != b.Elements && slices.Equal(a.Axis, b.Axis) {
 		hint = "rows of different widths: " + robocache.Option("missing", "pad") +
 			" pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] &&
@@ -301,15 +298,10 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 			robocache.Option("rename")
 	}
 	return src.WithPlace(
-		robocache.Misuse(
-			"mixture",
-			robocache.Where{"stream": x.Key},
-			"two sources give this key in different forms",
-		).
-			Expected(
-				fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place),
-				fmt.Sprintf("%s %v", x.DType, x.Shape),
-			).
+		robocache.Misuse("mixture", robocache.Where{"stream": x.Key},
+			"two sources give this key in different forms").
+			Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place),
+				fmt.Sprintf("%s %v", x.DType, x.Shape)).
 			WithHint("%s", hint),
 	)
 }
@@ -320,8 +312,8 @@ func mixError(src *Source, key, msg, hint string) error {
 		WithHint("%s", hint))
 }
 
-// bindSource maps the tensors and texts of a source to those of the batch, and lists those that it
-// lacks. A single source has the batch's.
+// bindSource maps the tensors and texts of a source to those of the batch, and lists the tensors
+// that the source lacks. With alone, both have the same numbers.
 func bindSource(s *layout.Schema, src *Source, alone bool) {
 	src.BatchSchema = s
 	own := map[string]bool{}
@@ -360,7 +352,7 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	type key struct {
 		widths []int // per source
 		other  bool  // a source has another shape; newSchema reports it
-		chosen bool
+		chosen bool  // Mix.Dims of a source names the key
 	}
 	keys := map[string]*key{}
 	for i, src := range sources {
@@ -371,8 +363,9 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				keys[c.Key] = k
 			}
 			dims, chosen := mix[i].Dims[c.Key]
-			k.widths, k.other, k.chosen = append(k.widths, c.Elements), k.other ||
-				!c.CanWiden(), k.chosen || chosen
+			k.widths = append(k.widths, c.Elements)
+			k.other = k.other || !c.CanWiden()
+			k.chosen = k.chosen || chosen
 			if chosen {
 				k.widths = append(k.widths, slices.Max(dims)+1)
 			}
@@ -435,7 +428,8 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 				robocache.Option("missing", "pad"),
 			)
 		case c == nil:
-			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
+			nearest := robocache.Nearest(key, src.columnKeys())
+			return bad("the source gives no such key", "", "", nearest)
 		case !c.CanWiden():
 			return bad(
 				"its rows are no list of numbers",

@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is one dataset that batches are made of, while it is compiled. Most loaders have one; a
-// mixture has several.
+// Source is one dataset of a loader, with everything that Compile derives from it. Most loaders
+// have one source. A mixture has several.
 type Source struct {
 	column.DataSource
 	report *Report
@@ -25,18 +25,19 @@ type Source struct {
 	Name   string // of a mixture's source
 	// the loader's configuration with the overrides of this source of the mixture
 	Config        options.Config
-	positions     []int    // positions of the episodes to read (chooseEpisodes); nil: all
-	known         []string // keys of the dataset
-	left          []NotDelivered
-	LostEpisodes  []order.BadEpisode // that opening found, and that are skipped
-	spanSlots     map[string]int     // places of the spans that have places
+	positions     []int              // positions of the episodes to read (chooseEpisodes); nil: all
+	known         []string           // keys of the dataset
+	undelivered   []NotDelivered     // ragged streams that the format cannot read
+	LostEpisodes  []order.BadEpisode // found by opening and skipped
+	spanSlots     map[string]int     // maximum samples of a span (widestSpans)
 	Files         frames.Files
-	decodeDevice  video.DeviceMemory // that decodes; nil: none
+	decodeDevice  video.DeviceMemory // device that decodes; nil: none
 	deviceWorkers int                // workers that wait for the device
-	identity      sync.Map           // of the values of a stream (values)
+	identity      sync.Map           // hashes of the values of streams (ValuesHash)
 }
 
-// open compiles the source: one of the given number of sources of a mixture.
+// open compiles the source. sources is the number of sources in the mixture, which share the memory
+// budget.
 func (src *Source) open(ctx context.Context, sources int) error {
 	src.chooseRules()
 	var err error
@@ -53,7 +54,7 @@ func (src *Source) open(ctx context.Context, sources int) error {
 	return withoutClockHint(src.compile(ctx, memory))
 }
 
-// chooseRules sets what the source rejects, from its configuration.
+// chooseRules sets the rules for reading rows from the source's configuration.
 func (src *Source) chooseRules() {
 	cfg := &src.Config
 	src.ReadRules = column.ReadRules{
@@ -86,7 +87,7 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.makeColumns(); err != nil {
 		return err
 	}
-	if err := src.needsTime(ctx); err != nil {
+	if err := src.checkClock(ctx); err != nil {
 		return err
 	}
 	if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.hasTimedColumn() {
@@ -113,8 +114,9 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	return src.applyAugment()
 }
 
-// needsTime refuses at once what needs the time of rows that have none, and not at the first batch.
-func (src *Source) needsTime(ctx context.Context) error {
+// checkClock rejects columns that are read by time if the dataset's rows have no clock. Without
+// this check the error would appear only at the first batch.
+func (src *Source) checkClock(ctx context.Context) error {
 	info := src.Dataset.Info()
 	if !info.FPS.Zero() || info.Clock != "" {
 		return nil
@@ -127,15 +129,15 @@ func (src *Source) needsTime(ctx context.Context) error {
 		if c.Time == nil || c.Feature == nil || first == info.Episodes {
 			continue
 		}
-		if _, err := src.Dataset.Times(ctx, first, c.Feature.Key); errors.Is(err,
-			robocache.ErrNoClock) {
+		_, err := src.Dataset.Times(ctx, first, c.Feature.Key)
+		if errors.Is(err, robocache.ErrNoClock) {
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		}
 	}
 	return nil
 }
 
-// withoutClockHint adds to an error of rows without a clock what a loader delivers without time.
+// withoutClockHint adds a hint to an ErrNoClock error: which streams and windows need no time.
 func withoutClockHint(err error) error {
 	var e *robocache.Error
 	if !errors.Is(err, robocache.ErrNoClock) || !errors.As(err, &e) {
@@ -154,29 +156,29 @@ func (src *Source) close() {
 	}
 }
 
-// countSamples makes the sample table. In skip mode the episodes that opening lost (Finding.Lost)
-// never enter it; else none may be lost. Other findings, whatever their severity, leave out no
-// episode: its rows are read.
+// countSamples builds the sample table. In skip mode it leaves out the episodes that opening lost
+// (Finding.Lost). Otherwise a lost episode is an error. Episodes with other findings stay in the
+// table, whatever the severity, because their rows can be read.
 func (src *Source) countSamples(ctx context.Context) error {
 	info, cfg, report := src.Dataset.Info(), &src.Config, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
-		if err := robocache.Whole(src.Dataset, src.positions, "loader",
-			robocache.Option("on_bad_episode", "skip")+
-				" trains on the rest, and the statistics list what is left out (bad_episodes)"); err !=
-			nil {
+		hint := robocache.Option("on_bad_episode", "skip") +
+			" trains on the rest, and the statistics list what is left out (bad_episodes)"
+		if err := robocache.Whole(src.Dataset, src.positions, "loader", hint); err != nil {
 			return err
 		}
 	} else {
 		for i := range info.Findings {
 			f := &info.Findings[i]
 			if !f.Lost {
-				continue // the episode is read, or is met as bad when it is
+				continue // reading the episode reports whether it is bad
 			}
 			e := -1
 			if position, named := info.PositionIn(f.Where); named {
-				if e = position; e < 0 || exclude[e] ||
-					src.positions != nil && !slices.Contains(src.positions, e) {
+				e = position
+				isSelected := src.positions == nil || slices.Contains(src.positions, e)
+				if e < 0 || exclude[e] || !isSelected {
 					continue
 				}
 				exclude[e] = true
@@ -193,9 +195,14 @@ func (src *Source) countSamples(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if src.Table, err = order.NewTable(info.Episodes,
+	src.Table, err = order.NewTable(
+		info.Episodes,
 		order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
-		exclude, src.countRows(ctx, exclude), src.Timebase.IsGrid); err != nil {
+		exclude,
+		src.countRows(ctx, exclude),
+		src.Timebase.IsGrid,
+	)
+	if err != nil {
 		return err
 	}
 	src.Table.Print.Format = info.Format
@@ -208,25 +215,20 @@ func (src *Source) countSamples(ctx context.Context) error {
 	}
 	switch e := src.Table.Emptied; { // by drop_n_…
 	case len(e) > 10:
-		report.Warn(
-			fmt.Sprintf(
-				"%d episodes are left without a sample: %v …",
-				len(e),
-				info.EpisodeIndices(e[:10]),
-			),
-		)
+		report.Warn(fmt.Sprintf("%d episodes are left without a sample: %v …",
+			len(e), info.EpisodeIndices(e[:10])))
 	case len(e) > 0:
 		report.Warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
 	}
-	// a set without episodes has length 0
+	// A dataset without episodes is no error: the loader then has length 0.
 	if src.Table.Samples() == 0 && src.Dataset.Info().Episodes > 0 {
 		return robocache.Misuse("loader", nil, "no samples: the selected episodes are empty")
 	}
 	return nil
 }
 
-// excludeLacking adds the episodes that lack a stream of the batch to exclude. Without skip mode
-// such an episode is an error. Under missing="pad" no episode lacks a stream.
+// excludeLacking adds to exclude the episodes that lack a stream of the batch. Without skip mode
+// such an episode is an error. With missing="pad" no episode counts as lacking a stream.
 func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
 	ds, cfg := src.Dataset, &src.Config
 	if ds.Capabilities().Lacks == nil {
@@ -249,11 +251,9 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		if i < 0 {
 			continue
 		}
-		err := robocache.Malformed(
-			"loader",
+		err := robocache.Malformed("loader",
 			src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}),
-			"the episode lacks this stream, other episodes have it",
-		).
+			"the episode lacks this stream, other episodes have it").
 			WithHint("%s", robocache.LackingHint())
 		if cfg.OnBadEpisode != "skip" {
 			return err
@@ -269,9 +269,8 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 	return nil
 }
 
-// chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes
-// or Config.Split, else those of the split for training. note reports a split that was chosen
-// without being asked for.
+// chooseEpisodes sets the episodes that the source reads: those of Config.Episodes or Config.Split,
+// or else those of the split for training. note is a message if the split was chosen by default.
 func (src *Source) chooseEpisodes() (note string, err error) {
 	c, info := &src.Config, src.Dataset.Info()
 	switch {
@@ -283,7 +282,7 @@ func (src *Source) chooseEpisodes() (note string, err error) {
 		src.positions, err = info.EpisodePositions(c.Episodes)
 		return "", err
 	case c.Split == robocache.SplitAll, c.Split == "" && c.Compat == "lerobot":
-		// whose class reads all
+		// LeRobot's own class reads all splits.
 		return "", nil
 	case c.Split != "" && c.Split == info.Split:
 		return "", nil

@@ -115,13 +115,8 @@ func (src *Source) computeStatistics(
 			src.Table.Len(),
 		)
 	case reason != "":
-		return robocache.Misuse(
-			"loader",
-			robocache.Where{"stream": strings.Join(keys, ", ")},
-			"normalize: the dataset has %s, and %s",
-			lacks,
-			reason,
-		).
+		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")},
+			"normalize: the dataset has %s, and %s", lacks, reason).
 			WithHint(
 				"%s computes them at opening, over the selected episodes; %s",
 				robocache.Option("stats", "compute"),
@@ -220,13 +215,12 @@ func (src *Source) countValues(
 	for i := range episodes {
 		episodes[i] = src.Table.Episode(i)
 	}
-	var read, said atomic.Int64
-	said.Store(time.Now().UnixNano())
+	var read, lastReport atomic.Int64
+	lastReport.Store(time.Now().UnixNano())
 	progress := func(n int64) {
-		done, at := read.Add(n), said.Load()
-		if now := time.Now().
-			UnixNano(); now-at > int64(progressEvery) &&
-			said.CompareAndSwap(at, now) {
+		done, at := read.Add(n), lastReport.Load()
+		now := time.Now().UnixNano()
+		if now-at > int64(progressEvery) && lastReport.CompareAndSwap(at, now) {
 			src.logProgress(
 				"statistics: %s of %s are read",
 				sizeText(done),

@@ -54,8 +54,7 @@ func onlyCasts(a *align.Config) bool {
 	b := *a
 	b.DTypes = nil
 	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() &&
-		b.MaxGap.IsZero() &&
-		b.Window == 0
+		b.MaxGap.IsZero() && b.Window == 0
 }
 
 // newTiming returns how a column is read by time, without its rule. It returns nil for columns that
@@ -70,17 +69,19 @@ func newTiming(
 		key, clock = f.Key, b.ClockOf(f)
 	}
 	switch {
-	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil || b.IsTimed &&
-		cfg.Deltas.Of(key) != nil:
+	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil ||
+		b.IsTimed && cfg.Deltas.Of(key) != nil:
 		return new(column.Timing), nil
 	case cfg.Align == nil || key == "":
 		return nil, nil
 	}
 	shift, err := cfg.Align.Shift(key)
-	if err != nil ||
-		shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] &&
-			cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
+	if err != nil {
 		return nil, err
+	}
+	if shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] &&
+		cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
+		return nil, nil
 	}
 	return new(column.Timing), nil
 }
@@ -126,7 +127,7 @@ func (src *Source) alignColumns() error {
 	if cfg == nil {
 		cfg = &align.Config{}
 	}
-	known := append(src.keys(), "task")
+	known := append(src.columnKeys(), "task")
 	for _, named := range cfg.Named() {
 		slices.Sort(named)
 		for _, k := range named {
@@ -141,12 +142,8 @@ func (src *Source) alignColumns() error {
 			k = c.Feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
 			if !c.HasNumbers() || !to.Float() {
-				return robocache.Misuse(
-					"loader",
-					robocache.Where{"stream": k},
-					"align: dtypes: %s",
-					to.String(),
-				).
+				return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: dtypes: %s",
+					to.String()).
 					WithHint("float32, float64, float16 or bfloat16, for numeric streams")
 			}
 			c.SetDType(to)
@@ -250,10 +247,11 @@ func (src *Source) sumLength(c *column.Column) int64 {
 	return 0
 }
 
-// sharePlan lets an earlier column of the same clock, rule and window compute the plan of a column
-// (align.A1).
+// sharePlan makes c use the plan of an earlier column with the same clock, rule and window, if
+// there is one (align.A1).
 func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
-	shares := func(c *column.TableColumn) bool { // a plan depends only on time
+	// The plan of a masked column also depends on its values, so it is not shared.
+	shares := func(c *column.TableColumn) bool {
 		return c.Time != nil && c.Feature.Clock != "" && !c.Feature.Masked
 	}
 	rule := func(c *column.TableColumn) align.Options {
@@ -266,13 +264,9 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 	}
 	for _, d := range before {
 		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock &&
-			d.Window == c.Window &&
-			d.Steps == c.Steps &&
-			d.Time.Offset == c.Time.Offset &&
-			d.Time.Length == c.Time.Length &&
-			d.Time.ClockName == c.Time.ClockName &&
-			d.Time.Clock == c.Time.Clock &&
-			rule(d) == rule(c) {
+			d.Window == c.Window && d.Steps == c.Steps && d.Time.Offset == c.Time.Offset &&
+			d.Time.Length == c.Time.Length && d.Time.ClockName == c.Time.ClockName &&
+			d.Time.Clock == c.Time.Clock && rule(d) == rule(c) {
 			c.PlanLeader = d
 			d.PlanFollowers = append(d.PlanFollowers, c)
 			return
@@ -367,8 +361,7 @@ func (src *Source) widestSpans(ctx context.Context) error {
 		w := &src.Config.Native[i]
 		f := info.Feature(w.Key)
 		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText ||
-			f.Kind == robocache.KindEvent ||
-			f.Kind == robocache.KindNumeric && !f.Ragged() ||
+			f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
 			src.Config.Keys != nil && !slices.Contains(src.Config.Keys, w.Key) {
 			continue
 		}
@@ -413,7 +406,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	var names []string
 	var streams [][]int64
-	add := func(key string, always bool) error {
+	// addBounds adds the timestamps of a stream that bounds the extent. With always it does not ask
+	// align.Bounds whether the stream does.
+	addBounds := func(key string, always bool) error {
 		t, err := src.Timestamps.OfStream(ctx, episode, key)
 		if err != nil {
 			return err
@@ -431,20 +426,19 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
 			!column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
-			if err := add(c.Key, c.Key == cfg.Extent); err != nil {
+			if err := addBounds(c.Key, c.Key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
 	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&
-		k != "intersection" &&
-		k != "union" {
-		if err := add(k, true); err != nil {
+		k != "intersection" && k != "union" {
+		if err := addBounds(k, true); err != nil {
 			return 0, 0, err
 		}
 	}
 	if len(streams) == 0 {
-		if err := add("", true); err != nil {
+		if err := addBounds("", true); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -454,14 +448,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, robocache.Malformed(
-			"loader",
+		return 0, 0, robocache.Malformed("loader",
 			robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(episode)},
-			"a timeline of %d rows from %d to %d ns",
-			count,
-			t0,
-			t1,
-		).
+			"a timeline of %d rows from %d to %d ns", count, t0, t1).
 			WithHint("a timestamp is wrong: %s", robocache.Command("doctor"))
 	}
 	return int(count), t0, nil

@@ -22,18 +22,14 @@ func (src *Source) openFiles(budget int64) error {
 			c.FrameFiles = src.Files
 			continue
 		}
-		ds := base(src.Dataset)
+		ds := withoutRenaming(src.Dataset)
 		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // tests need no codec
 			src.Files = fake.Files()
 		} else {
 			lib := video.LibraryOf(ds)
 			if lib == nil {
-				return robocache.Unsupported(
-					"loader",
-					robocache.Where{"stream": c.Key},
-					"the format %s gives no video files",
-					ds.Info().Format,
-				).
+				return robocache.Unsupported("loader", robocache.Where{"stream": c.Key},
+					"the format %s gives no video files", ds.Info().Format).
 					WithHint("%s without the video keys", robocache.Option("keys"))
 			}
 			if _, err := video.ActiveBackend(); err != nil {
@@ -93,11 +89,8 @@ func (src *Source) probeSizes(ctx context.Context) error {
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		default:
-			return robocache.Malformed(
-				"loader",
-				robocache.Where{"stream": c.Key},
-				"nothing says the size of the frames",
-			).
+			return robocache.Malformed("loader", robocache.Where{"stream": c.Key},
+				"nothing says the size of the frames").
 				WithHint("Pass %s", robocache.Option("image_size"))
 		}
 		if c.Width > 1<<15 || c.Height > 1<<15 {
@@ -121,12 +114,13 @@ func (src *Source) firstSize(
 		if from, to := src.Table.Span(i); from == to {
 			continue
 		}
-		if tried++; tried > maxProbes {
+		tried++
+		if tried > maxProbes {
 			break
 		}
 		ref := make([]robocache.FrameRef, 1)
-		if err = src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(i)}},
-			ref); err != nil || ref[0].Missing {
+		rows := []robocache.Row{{Episode: src.Table.Episode(i)}}
+		if err = src.Dataset.Frames(ctx, c.Key, rows, ref); err != nil || ref[0].Missing {
 			continue
 		}
 		if !c.IsVideo() {
@@ -134,7 +128,7 @@ func (src *Source) firstSize(
 			if info, err = video.ImageSize(&ref[0]); err != nil {
 				continue
 			}
-			// depth that is not declared
+			// An image with another dtype than declared is depth.
 			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 {
 				chooseDepth(c, &src.Config, c.Spec.Depth)
 				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {

@@ -61,12 +61,11 @@ func (src *Source) timeWindow(deltas []float64, c *column.Column) (w column.Wind
 		fps = c.Feature.FPS
 	}
 	if fps.Zero() {
-		return w, src.Dataset.Info().
-			NoClock(
-				"loader",
-				robocache.Where{"option": "delta_timestamps"},
-				"delta_timestamps are in seconds",
-			)
+		return w, src.Dataset.Info().NoClock(
+			"loader",
+			robocache.Where{"option": "delta_timestamps"},
+			"delta_timestamps are in seconds",
+		)
 	}
 	tolerance := cmp.Or(cfg.OffsetTolerance, cfg.Tolerance, new(defaultTolerance))
 	w.Offsets, err = align.Offsets(deltas, fps, *tolerance)
@@ -79,12 +78,10 @@ func rowWindow(rows []int, cfg *options.Config, timed bool) (w column.Window, er
 	case !timed:
 		w.Offsets = rows
 	case cfg.Align == nil || cfg.Align.HZ.Zero():
-		return w, robocache.Misuse("loader", nil, "delta_indices of a stream whose rows are not "+
-			"the samples'").
-			WithHint("%s makes its rows the samples; or give %s or %s in seconds, or %s", robocache.Option(
-				"anchor",
-			),
-				robocache.Option("delta_timestamps"),
+		return w, robocache.Misuse("loader", nil,
+			"delta_indices of a stream whose rows are not the samples'").
+			WithHint("%s makes its rows the samples; or give %s or %s in seconds, or %s",
+				robocache.Option("anchor"), robocache.Option("delta_timestamps"),
 				robocache.Option("windows"), robocache.Option("hz"))
 	default:
 		for _, n := range rows {

@@ -14,7 +14,7 @@ type NotDelivered struct {
 // Withheld returns the streams that a source declares and cannot deliver. number is the source's
 // position in the mixture.
 func (src *Source) Withheld(number int) []NotDelivered {
-	out := slices.Clone(src.left)
+	out := slices.Clone(src.undelivered)
 	for _, f := range src.Dataset.Info().Findings {
 		if f.NotDelivered != "" {
 			out = append(out, NotDelivered{Key: f.NotDelivered, Reason: f.Message})
