@@ -18,7 +18,7 @@ func TestDecodingCost(t *testing.T) {
 		why     string
 		advised Codec
 	}{
-		"g1_v30_exact":         {1.5, "no GPU engine is used for av1", HEVC},
+		"g1_v30_exact":         {1.5, "no GPU engine decodes av1", HEVC},
 		"g1_h264_v30":          {15.2, "", H264},
 		"gr00t_picknplace_v20": {0, "", H264},
 	} {
