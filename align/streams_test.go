@@ -199,8 +199,10 @@ func TestClockChoice(t *testing.T) {
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
-		Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err,
+	if _, err := Episode(context.Background(), s, 0, Config{
+		Times: []int64{0},
+		Keys:  []string{"force"}, Clock: map[string]string{"force": "log"},
+	}); !errors.Is(err,
 		robocache.ErrUnsupported) {
 		t.Errorf("a stream of one clock: %v", err)
 	}
@@ -294,14 +296,18 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	for _, bad := range []robocache.Drift{{PPM: 1e6}, {PPM: math.NaN()}} {
-		if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
-			Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err,
+		if _, err := Episode(context.Background(), s, 0, Config{
+			Times: []int64{0},
+			Drift: map[string]robocache.Drift{"force": bad},
+		}); !errors.Is(err,
 			robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
-		Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err,
+	if _, err := Episode(context.Background(), s, 0, Config{
+		Times: []int64{0},
+		Drift: map[string]robocache.Drift{"forse": {PPM: 1}},
+	}); !errors.Is(err,
 		robocache.ErrMisuse) {
 		t.Errorf("a stream that is not there: %v", err)
 	}

@@ -47,8 +47,10 @@ func (s shifted) Video() *video.Library { return s.Dataset.(video.Source).Video(
 // C2: images that cannot be copied are encoded one by one, or rejected if only copying is allowed.
 // A whole episode in the same run is copied.
 func TestCutInsideGroup(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 256,
-		Height: 256, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{
+		Codec: video.H264, Width: 256,
+		Height: 256, Rate: robocache.Rate{Num: 20, Den: 1},
+	}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {

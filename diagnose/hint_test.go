@@ -84,7 +84,8 @@ func TestHintCloses(t *testing.T) {
 			return timestamps
 		}
 		var worst, before float64
-		fixed, raw, taken := times(bent, cfg), times(bent, align.Config{}), times(right, align.Config{})
+		fixed, raw := times(bent, cfg), times(bent, align.Config{})
+		taken := times(right, align.Config{})
 		for i := range taken {
 			worst, before = max(worst, math.Abs(float64(fixed[i]-taken[i]))),
 				max(before, math.Abs(float64(raw[i]-taken[i])))

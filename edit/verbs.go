@@ -72,8 +72,10 @@ func (e *editor) renameFeatures(_ context.Context, v *Verb) error {
 // checkFeatureName returns an error if name cannot be the name of a new feature.
 func checkFeatureName(name string) error {
 	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") ||
-		slices.Contains([]string{"timestamp", "frame_index", "episode_index", "index", "task_index",
-			"task"}, name) {
+		slices.Contains([]string{
+			"timestamp", "frame_index", "episode_index", "index", "task_index",
+			"task",
+		}, name) {
 		return misuse(
 			robocache.Where{"stream": name},
 			"no name for a feature: "+strconv.Quote(name),

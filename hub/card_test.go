@@ -13,17 +13,19 @@ import (
 )
 
 func report() *inspect.Report {
-	return &inspect.Report{Info: robocache.Info{
-		Format:   "lerobot",
-		Version:  "v3.0",
-		Episodes: 2,
-		Frames:   60,
-		FPS:      robocache.Rate{Num: 30, Den: 1},
-		Tasks:    []robocache.Task{{Text: "a\n# <img src=x onerror=y> | `z`"}},
-	},
+	return &inspect.Report{
+		Info: robocache.Info{
+			Format:   "lerobot",
+			Version:  "v3.0",
+			Episodes: 2,
+			Frames:   60,
+			FPS:      robocache.Rate{Num: 30, Den: 1},
+			Tasks:    []robocache.Task{{Text: "a\n# <img src=x onerror=y> | `z`"}},
+		},
 		Streams: []inspect.Stream{
 			{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}},
-		}}
+		},
+	}
 }
 
 // TestCard checks that a README keeps its content, that the generated part appears once, and that
@@ -56,13 +58,17 @@ func TestCard(t *testing.T) {
 			"# Title\n\nWords.\n",
 		}, []string{"LeRobot", "# arm"}},
 		"no keys": {"# Title\n\n---\nline\n", "", []string{"# Title\n\n---\nline\n"}, nil},
-		"made before": {"---\na: 1\n---\n\nfront\n\n" + generatedBegin + "\nold table\n" +
-			generatedEnd + "\n\nback\n",
-			"", []string{
+		"made before": {
+			"---\na: 1\n---\n\nfront\n\n" + generatedBegin + "\nold table\n" +
+				generatedEnd + "\n\nback\n",
+			"",
+			[]string{
 				"a: 1",
 				"front\n\n" + generatedBegin,
 				generatedEnd + "\n\nback\n",
-			}, []string{"old table"}},
+			},
+			[]string{"old table"},
+		},
 		"windows": {"---\r\na: 1\r\n---\r\ntext\r\n", "", []string{
 			"a: 1\n",
 			"\ntext\n",

@@ -101,8 +101,10 @@ func TestEarlier(t *testing.T) {
 	}
 	out := zeros(robocache.Float32, 1, 2, 2)
 	s := Series{Values: line, Times: float64Tensor(0, 1)}
-	if err := (Reference{}).Run(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1),
-		Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 ||
+	if err := (Reference{}).Run(&FuseOp{
+		Series: []Series{s, s}, Targets: float64Tensor(2, -1),
+		Out: *out,
+	}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 ||
 		read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}

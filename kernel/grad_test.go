@@ -62,8 +62,10 @@ func TestGradientIsAdjoint(t *testing.T) {
 			nil {
 			t.Fatal(err)
 		}
-		if err := (Reference{}).Run(&FuseGradOp{Series: s, Targets: aims, Out: *g,
-			Grad: *grad}); err != nil {
+		if err := (Reference{}).Run(&FuseGradOp{
+			Series: s, Targets: aims, Out: *g,
+			Grad: *grad,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		x, y := dot(g, out), dot(grad, values)

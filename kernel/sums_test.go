@@ -199,8 +199,10 @@ func TestSumAtEdgesAndGaps(t *testing.T) {
 		t.Errorf("edge mask: %v, valid %v; want zeros", masked, valid)
 	}
 	for _, target := range []int64{50, 250} {
-		if _, err := kernel.NewPlan(src, []int64{target}, kernel.Rule{Mode: kernel.ModeSum,
-			After: 100, MaxGap: 100, Edge: kernel.ErrorEdge}); err == nil {
+		if _, err := kernel.NewPlan(src, []int64{target}, kernel.Rule{
+			Mode:  kernel.ModeSum,
+			After: 100, MaxGap: 100, Edge: kernel.ErrorEdge,
+		}); err == nil {
 			t.Errorf("edge error at %d: no error", target)
 		}
 	}

@@ -212,12 +212,14 @@ func TestAugmentedFloats(t *testing.T) {
 			"observation.state": {Mode: "mean_std"},
 		},
 	}
-	cfg := options.Config{Augment: augmentOf(
-		t,
-		`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
-	),
+	cfg := options.Config{
+		Augment: augmentOf(
+			t,
+			`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
+		),
 		Order:   options.Order{BatchSize: 6},
-		Windows: options.Windows{Keys: []string{"cam", "observation.state"}}}
+		Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
+	}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)

@@ -128,8 +128,10 @@ func TestRaggedBudget(t *testing.T) {
 	if samples != l.Samples() {
 		t.Errorf("%d samples of %d", samples, l.Samples())
 	}
-	if _, err := New(bg, r, options.Config{Device: options.Device{Raw: true},
-		Windows: options.Windows{Keys: []string{"points"}}}); !errors.Is(err,
+	if _, err := New(bg, r, options.Config{
+		Device:  options.Device{Raw: true},
+		Windows: options.Windows{Keys: []string{"points"}},
+	}); !errors.Is(err,
 		robocache.ErrUnsupported) {
 		t.Errorf("raw: %v", err)
 	}

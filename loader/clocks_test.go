@@ -451,13 +451,15 @@ func TestWindowsInTime(t *testing.T) {
 		mustMap(
 			t,
 			f,
-			options.Config{Align: &align.Config{
-				Modes: map[string]align.Mode{"observation.state": align.Linear},
-			},
+			options.Config{
+				Align: &align.Config{
+					Modes: map[string]align.Mode{"observation.state": align.Linear},
+				},
 				Windows: options.Windows{
 					Keys:   []string{"observation.state"},
 					Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}},
-				}},
+				},
+			},
 		),
 	)
 	if x := column.Floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {

@@ -19,8 +19,10 @@ func TestResizeMisuse(t *testing.T) {
 		}
 	}
 	if _, err := NewMix(bg,
-		[]options.Mix{{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}},
-			{Dataset: newFake(5)}}, options.Config{}); !errors.Is(err, robocache.ErrMisuse) {
+		[]options.Mix{
+			{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}},
+			{Dataset: newFake(5)},
+		}, options.Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	// "stretch" without image_size is the default.

@@ -183,9 +183,10 @@ func TestMixtureGivesItsSources(t *testing.T) {
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state
-	cfg := options.Config{Align: &align.Config{
-		Modes: map[string]align.Mode{"observation.state": align.Previous},
-	},
+	cfg := options.Config{
+		Align: &align.Config{
+			Modes: map[string]align.Mode{"observation.state": align.Previous},
+		},
 		Order: options.Order{BatchSize: 4},
 		Windows: options.Windows{
 			Missing: "pad",
@@ -194,7 +195,8 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		},
 		Statistics: options.Statistics{
 			Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}},
-		}}
+		},
+	}
 	sources := []options.Mix{
 		{Dataset: a, Name: "a"},
 		{Dataset: b, Name: "b", Keys: []string{"cam"}},
@@ -232,8 +234,10 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		sources[0],
 		{Dataset: b, Name: "b", MixStatistics: options.MixStatistics{Normalize: &cfg.Normalize}},
 	}
-	if _, err := NewMix(bg, own, options.Config{Order: options.Order{BatchSize: 4},
-		Windows: options.Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMix(bg, own, options.Config{
+		Order:   options.Order{BatchSize: 4},
+		Windows: options.Windows{Missing: "pad"},
+	}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}
 }

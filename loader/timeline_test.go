@@ -111,16 +111,18 @@ func TestTimelineNormalised(t *testing.T) {
 	} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
-		cfg := options.Config{Align: &align.Config{
-			HZ:     hz,
-			Edge:   mask,
-			DTypes: map[string]robocache.DType{"observation.state": d},
-		},
+		cfg := options.Config{
+			Align: &align.Config{
+				HZ:     hz,
+				Edge:   mask,
+				DTypes: map[string]robocache.DType{"observation.state": d},
+			},
 			Windows: options.Windows{
 				Keys:   []string{"observation.state", "label"},
 				Deltas: deltas("observation.state", []float64{-1, 0, 0.25}),
 			},
-			Statistics: options.Statistics{Normalize: norm}}
+			Statistics: options.Statistics{Normalize: norm},
+		}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -125,8 +125,10 @@ func TestRLDSShards(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	healthy(t, left)
-	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src,
-		Destination: filepath.Join(dir, "z"), To: "zarr", Convert: opt},
+	if _, err := shard.NewPlan(t.Context(), shard.Job{
+		Name: "convert", Source: src,
+		Destination: filepath.Join(dir, "z"), To: "zarr", Convert: opt,
+	},
 		shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "left out") {
 		t.Errorf("%v", err)

@@ -20,7 +20,8 @@ func TestListingTakesLong(t *testing.T) {
 	}
 	defer func(d time.Duration) { listingTime = d }(listingTime)
 	listingTime = 50 * time.Millisecond
-	if _, err := (EncodeConfig{Codec: AV1, Width: 64, Height: 64,
+	if _, err := (EncodeConfig{
+		Codec: AV1, Width: 64, Height: 64,
 		Rate: robocache.Rate{Num: 30, Den: 1}, FFmpeg: program,
 	}).findEncoder(t.Context()); !errors.Is(err, robocache.ErrTemporary) || errors.Is(err,
 		context.DeadlineExceeded) {
@@ -29,7 +30,8 @@ func TestListingTakesLong(t *testing.T) {
 	listingTime = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (EncodeConfig{Codec: AV1, Width: 64, Height: 64,
+	if _, err := (EncodeConfig{
+		Codec: AV1, Width: 64, Height: 64,
 		Rate: robocache.Rate{Num: 30, Den: 1}, FFmpeg: program,
 	}).findEncoder(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)

@@ -80,8 +80,10 @@ func newWriting(
 	}
 	w.report.Dropped = []string{}
 	if err := op.Settle(opt.Options, writeOptions,
-		map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...),
-			"source": reader.Text(&w.source), "append": reader.Yes(&w.appends)}); err != nil {
+		map[string]reader.Set{
+			"partition": reader.Text(&w.partition, partitions...),
+			"source":    reader.Text(&w.source), "append": reader.Yes(&w.appends),
+		}); err != nil {
 		return nil, err
 	}
 	uri, _, _ := strings.Cut(w.info.URI, "?")

@@ -163,8 +163,11 @@ func TestFrameCountV3(t *testing.T) {
 	wantFrameCounts(t, d, 2, "file-000.mp4")
 	// The order of from_timestamp applies, not the order of the table.
 	d = camSet(t, []int{1000, 254}, []float64{254.0 / 30, 0})
-	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253},
-		{Episode: 0, Index: 999}}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal !=
+	if r := frames(t, d, "cam", []robocache.Row{
+		{Episode: 0, Index: 0},
+		{Episode: 1, Index: 253},
+		{Episode: 0, Index: 999},
+	}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal !=
 		1253 {
 		t.Error(r)
 	}

@@ -527,8 +527,10 @@ func TestWriterFindingsAreCounted(t *testing.T) {
 	defer w.Abort()
 	nan := []byte{0, 0, 0xc0, 0x7f, 0, 0, 0xc0, 0x7f, 0, 0, 0, 0}
 	for range 5 {
-		if err := w.AddEpisode(t.Context(), write.EpisodeData{Length: 3, Tasks: []string{"t"},
-			Columns: map[string][]byte{"x": nan}}); err != nil {
+		if err := w.AddEpisode(t.Context(), write.EpisodeData{
+			Length: 3, Tasks: []string{"t"},
+			Columns: map[string][]byte{"x": nan},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,8 +56,10 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 			}
 			ids[m.topic] = id
 		}
-		if err := w.Message(&container.Message{Channel: id, Log: m.log, Publish: m.log - 5,
-			Data: m.data}); err != nil {
+		if err := w.Message(&container.Message{
+			Channel: id, Log: m.log, Publish: m.log - 5,
+			Data: m.data,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -415,8 +415,10 @@ func (w *datasetWriter) writeFile(
 	if err != nil {
 		return rows, size, bad, err
 	}
-	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.datasetNote,
-		bag.LayoutEpisodeKey: string(meta)}); err != nil {
+	if err := cw.Metadata(bag.LayoutRecord, map[string]string{
+		bag.LayoutDataset:    w.datasetNote,
+		bag.LayoutEpisodeKey: string(meta),
+	}); err != nil {
 		return rows, size, bad, err
 	}
 	if err := cw.Close(); err != nil {

@@ -359,8 +359,10 @@ func (w *datasetWriter) writeMessages(
 			}
 		}
 		at := s.times[s.next]
-		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next),
-			Log: at, Publish: at, Data: data}); err != nil {
+		if err := cw.Message(&container.Message{
+			Channel: s.channel, Sequence: uint32(s.next),
+			Log: at, Publish: at, Data: data,
+		}); err != nil {
 			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
 		}
 		s.next++

@@ -37,8 +37,10 @@ func (w *datasetWriter) findPackets(ctx context.Context, eps []int) error {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.options.SkipBad || !robocache.Bad(err) {
-					if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep),
-						"stream": t.feature.Key}); err != nil {
+					if err := robocache.At(err, robocache.Where{
+						"episode": w.info.EpisodeIndex(ep),
+						"stream":  t.feature.Key,
+					}); err != nil {
 						return err
 					}
 					return nil

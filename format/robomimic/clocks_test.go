@@ -29,14 +29,16 @@ func TestClocks(t *testing.T) {
 	for name, opt := range map[string]synth.Options{
 		"rtx":           {Preset: "rtx", Episodes: 3},
 		"heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
-		"arm": {Episodes: 3,
-			Seconds: 0.6,
-			Spread:  0.5,
-			Cameras: 2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{
+		"arm": {
+			Episodes: 3,
+			Seconds:  0.6,
+			Spread:   0.5,
+			Cameras:  2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{
 				"joints": 100,
 				"force":  333,
 				"text":   5,
-			}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05},
+			}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05,
+		},
 	} {
 		src, err := synth.New(opt)
 		if err != nil {

@@ -17,8 +17,10 @@ func TestRemote(t *testing.T) {
 	dir := t.TempDir()
 	for _, codec := range []string{"raw", "png"} {
 		if _, err := synth.Write(t.Context(), filepath.Join(dir, codec+".hdf5"),
-			synth.Options{Format: "robomimic", Codec: codec, Episodes: 24, Seconds: 1,
-				Width: 128, Height: 96, Cameras: 1, Seed: 1}); err != nil {
+			synth.Options{
+				Format: "robomimic", Codec: codec, Episodes: 24, Seconds: 1,
+				Width: 128, Height: 96, Cameras: 1, Seed: 1,
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -278,8 +278,10 @@ func TestWriteVideo(t *testing.T) {
 		t.Skip("no ffmpeg to encode with")
 	}
 	dir := filepath.Join(t.TempDir(), "set")
-	if _, err := synth.Write(t.Context(), dir, synth.Options{Episodes: 2, Seconds: 0.5, Cameras: 1,
-		Width: 80, Height: 64, Codec: "h264"}); err != nil {
+	if _, err := synth.Write(t.Context(), dir, synth.Options{
+		Episodes: 2, Seconds: 0.5, Cameras: 1,
+		Width: 80, Height: 64, Codec: "h264",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	src, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})

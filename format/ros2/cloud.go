@@ -310,18 +310,13 @@ func (m *cloudMessage) countFinite(p *cloudPlan, n int) int {
 
 func (d *cloud) streamLayout(key string) ([]Field, []string) {
 	if d.plan == nil {
-		return []Field{
-				{
-					Feature: robocache.Feature{
-						Kind:  robocache.KindPointCloud,
-						DType: robocache.Float32,
-						Shape: []int{-1, 3},
-						Names: encodeNames(xyz),
-					},
-				},
-			}, []string{
-				key,
-			}
+		points := robocache.Feature{
+			Kind:  robocache.KindPointCloud,
+			DType: robocache.Float32,
+			Shape: []int{-1, 3},
+			Names: encodeNames(xyz),
+		}
+		return []Field{{Feature: points}}, []string{key}
 	}
 	var out []Field
 	for k, g := range d.plan.groups {

@@ -151,12 +151,16 @@ print("ok")
 
 // TestEncoderRefuses checks that unsupported values are errors and not written incorrectly.
 func TestEncoderRefuses(t *testing.T) {
-	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 5), Height: 2,
-		Width: 1, Channels: 3, DType: robocache.Uint8}); err == nil {
+	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{
+		Pix: make([]byte, 5), Height: 2,
+		Width: 1, Channels: 3, DType: robocache.Uint8,
+	}); err == nil {
 		t.Error("an image with too few bytes")
 	}
-	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 6), Height: 1,
-		Width: 1, Channels: 3, DType: robocache.Uint16}); err == nil {
+	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{
+		Pix: make([]byte, 6), Height: 1,
+		Width: 1, Channels: 3, DType: robocache.Uint16,
+	}); err == nil {
 		t.Error("16-bit colour")
 	}
 	if _, err := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Int64, 1}}, 0,

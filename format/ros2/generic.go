@@ -161,17 +161,12 @@ func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
 
 func (g *generic) streamLayout(key string) ([]Field, []string) {
 	if len(g.fields) == 0 {
-		return []Field{
-				{
-					Feature: robocache.Feature{
-						Kind:  robocache.KindEvent,
-						DType: robocache.JSON,
-						Shape: []int{1},
-					},
-				},
-			}, []string{
-				key,
-			}
+		event := robocache.Feature{
+			Kind:  robocache.KindEvent,
+			DType: robocache.JSON,
+			Shape: []int{1},
+		}
+		return []Field{{Feature: event}}, []string{key}
 	}
 	var out []Field
 	for _, k := range g.fields {

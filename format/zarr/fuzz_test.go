@@ -224,11 +224,13 @@ func TestLies(t *testing.T) {
 				"filters": []any{map[string]any{"id": "pickle"}},
 			},
 		), whole, robocache.ErrUnsupported, "pickle"},
-		"blosc that lies": {meta(
-			map[string]any{"compressor": map[string]any{"id": "blosc"}},
-		),
+		"blosc that lies": {
+			meta(
+				map[string]any{"compressor": map[string]any{"id": "blosc"}},
+			),
 			"\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole,
-			robocache.ErrMalformed, "2147483647"},
+			robocache.ErrMalformed, "2147483647",
+		},
 		"lz4 that lies": {meta(
 			map[string]any{"compressor": map[string]any{"id": "lz4"}},
 		), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},

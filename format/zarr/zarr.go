@@ -108,8 +108,10 @@ func openStores(
 	}
 	images, unit := "auto", ""
 	if err := op.Settle(opt.Options, options,
-		map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"),
-			"timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")}); err != nil {
+		map[string]reader.Set{
+			"images":         reader.Text(&images, "auto", "raw"),
+			"timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns"),
+		}); err != nil {
 		return d, err
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)

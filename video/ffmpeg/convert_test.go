@@ -55,7 +55,14 @@ func TestKernelEqualsSwscale(t *testing.T) {
 				{100, 50},
 				{150, 150},
 				{322, 240},
-				{33, 18}, {31, 16}, {32, 2}, {34, 4}, {2, 2}, {97, 30}, {101, 2}, {1280, 6},
+				{33, 18},
+				{31, 16},
+				{32, 2},
+				{34, 4},
+				{2, 2},
+				{97, 30},
+				{101, 2},
+				{1280, 6},
 			} {
 				d := synthetic(size[0], size[1], "yuv420p", matrix, full, uint32(i*31+matrix))
 				for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
@@ -225,8 +232,10 @@ func TestLuma(t *testing.T) {
 	if _, err := d.frame.Bytes(&video.Spec{Pixel: video.Gray16}); !isUnsupported(err) {
 		t.Errorf("gbrp as codes: %v", err)
 	}
-	if _, err := d.frame.Bytes(&video.Spec{Pixel: video.DepthMM, Width: 20,
-		Height: 20}); !isUnsupported(err) {
+	if _, err := d.frame.Bytes(&video.Spec{
+		Pixel: video.DepthMM, Width: 20,
+		Height: 20,
+	}); !isUnsupported(err) {
 		t.Errorf("scaled depth: %v", err)
 	}
 	d.Close()

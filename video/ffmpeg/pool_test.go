@@ -467,16 +467,22 @@ func TestUnsupportedCodec(t *testing.T) {
 	if b.Name() != "ffmpeg" || b.Version() == "" {
 		t.Errorf("%s %s", b.Name(), b.Version())
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{FourCC: "apcn", Width: 8,
-		Height: 8}); !isUnsupported(err) {
+	if _, err := b.NewDecoder(&video.SampleEntry{
+		FourCC: "apcn", Width: 8,
+		Height: 8,
+	}); !isUnsupported(err) {
 		t.Errorf("ProRes: %v", err)
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264, Width: 1 << 20,
-		Height: 1 << 20}); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := b.NewDecoder(&video.SampleEntry{
+		Codec: video.H264, Width: 1 << 20,
+		Height: 1 << 20,
+	}); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("a terapixel: %v", err)
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264,
-		Rotation: 45}); !isUnsupported(err) {
+	if _, err := b.NewDecoder(&video.SampleEntry{
+		Codec:    video.H264,
+		Rotation: 45,
+	}); !isUnsupported(err) {
 		t.Errorf("45 degrees: %v", err)
 	}
 }

@@ -539,8 +539,10 @@ func TestManyChannels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Message(&Message{Channel: id, Log: int64(i), Publish: int64(i),
-			Data: []byte{1}}); err != nil {
+		if err := w.Message(&Message{
+			Channel: id, Log: int64(i), Publish: int64(i),
+			Data: []byte{1},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

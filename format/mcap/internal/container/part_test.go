@@ -96,8 +96,10 @@ func large(t testing.TB, opt foxglove.WriterOptions, size int) []byte {
 		b := make([]byte, 40000)
 		rng.Read(b[:20000])
 		size -= len(b)
-		if err := w.WriteMessage(&foxglove.Message{ChannelID: 1, LogTime: n, PublishTime: n,
-			Data: b}); err != nil {
+		if err := w.WriteMessage(&foxglove.Message{
+			ChannelID: 1, LogTime: n, PublishTime: n,
+			Data: b,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

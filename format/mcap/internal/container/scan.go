@@ -40,8 +40,10 @@ func (f *File) eachHead(ctx context.Context, from, to int64) iter.Seq[recordHead
 				return
 			}
 			n := le64(b[1:])
-			if !yield(recordHead{Op(b[0]), at, n,
-				b[headSize:][:min(n, uint64(len(b)-headSize))]}) || n > uint64(to-at-headSize) {
+			if !yield(recordHead{
+				Op(b[0]), at, n,
+				b[headSize:][:min(n, uint64(len(b)-headSize))],
+			}) || n > uint64(to-at-headSize) {
 				return
 			}
 			at += headSize + int64(n)

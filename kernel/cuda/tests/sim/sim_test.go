@@ -176,7 +176,8 @@ func TestWarpOperations(t *testing.T) {
 				w[3], w[max(l-1, 0)], w[l], w[l^16], ballot, five | 2, match, add, high, low, add24,
 				w[l^1], odd, w[l&^7+1],
 				uint32(bits.LeadingZeros32(w[l])) | uint32(bits.TrailingZeros32(w[l])+
-					1)<<8 | uint32(bits.OnesCount32(w[l]))<<16, bits.Reverse32(w[l])}
+					1)<<8 | uint32(bits.OnesCount32(w[l]))<<16, bits.Reverse32(w[l]),
+			}
 			if l+2 < 32 {
 				want[2] = w[l+2]
 			}
