@@ -29,5 +29,9 @@ fi
 command -v apt-get >/dev/null || { echo "deps: missing ${missing[*]}; install them with this system's package manager" >&2; exit 1; }
 echo "deps: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-"${sudo[@]}" apt-get -q update >/dev/null
-"${sudo[@]}" apt-get -q install -y --no-install-recommends "${missing[@]}" >/dev/null
+# Other targets may install at the same time. apt does not wait for the lock of its lists.
+mkdir -p "$(dirname "$0")/../.build"
+exec 9>"$(dirname "$0")/../.build/apt.lock"
+flock 9
+"${sudo[@]}" apt-get -q -o DPkg::Lock::Timeout=600 update >/dev/null
+"${sudo[@]}" apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "${missing[@]}" >/dev/null

@@ -9,8 +9,12 @@ if [ "${1:-slurm}" = slurm ] && ! { command -v slurmctld && command -v slurmd &&
   sudo=()
   [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
   export DEBIAN_FRONTEND=noninteractive
-  { "${sudo[@]}" timeout 120 apt-get -q update && "${sudo[@]}" timeout 300 apt-get -q install -y --no-install-recommends slurm-wlm munge prometheus; } </dev/null >/dev/null ||
+  mkdir -p .build
+  exec 9>.build/apt.lock # see deps.sh
+  flock 9
+  { "${sudo[@]}" timeout 120 apt-get -q update && "${sudo[@]}" timeout 300 apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends slurm-wlm munge prometheus; } </dev/null >/dev/null ||
     echo "engines: cannot install Slurm and Prometheus; their tests skip" >&2
+  exec 9>&-
 fi
 [ "${1:-ray}" = ray ] || exit 0
 if ! .build/ray/bin/python -c 'import ray.data, ray.train, numpy, pytest, yaml' 2>/dev/null; then
