@@ -111,6 +111,7 @@ func lockSite(uri string) (*editSite, error) {
 		if !isStale {
 			inode, failed := s.inodeOf("lock")
 			if failed != nil {
+				f.Close()
 				return nil, failed
 			}
 			isStale = st.Ino != inode

@@ -205,8 +205,8 @@ class Augment:
             per sample and camera.
         color_jitter: {"brightness": v, "contrast": v, "saturation": v, "hue": v}.
         hflip: {"p": probability, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep":
-            [keys]}. All cameras of a sample flip together. Every other key must be in negate, swap
-            or keep.
+            [keys]}. All cameras of a sample flip together. Every other key with
+            numbers must be in negate, swap or keep; text and bookkeeping columns need not.
         noise: {"std": v} for images, as a fraction of full scale, or {"std": {key: v}}.
         cameras: The cameras that change. Default: all colour cameras.
 
