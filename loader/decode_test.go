@@ -327,7 +327,7 @@ func TestDecodeOnDevice(t *testing.T) {
 		{"gpu", &engines{}, loader.DecodeGPU, "", true},
 		{"auto", &engines{}, loader.DecodeAuto, "", true},
 		{"no engine", &engines{none: true}, loader.DecodeGPU, "no engine for h264", false},
-		{"lies", &engines{lies: true}, loader.DecodeAuto, "otherwise than the CPU", false},
+		{"lies", &engines{lies: true}, loader.DecodeAuto, "differ from the CPU's", false},
 		{"failing", &engines{fails: 60}, loader.DecodeGPU, "the device failed", true},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestRLDSShards(t *testing.T) {
 		Destination: filepath.Join(dir, "z"), To: "zarr", Convert: opt,
 	},
 		shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "left out") {
+		!strings.Contains(err.Error(), "skip episodes") {
 		t.Errorf("%v", err)
 	}
 }
