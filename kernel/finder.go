@@ -38,7 +38,8 @@ type rowFinder[T timestamp] struct {
 	lo, hi      int // mean: the window of the previous row, where the next search starts
 }
 
-// decideRow decides target i at time t. ub is the number of timestamps ≤ t.
+// decideRow computes row i of the plan, whose target is at time t. ub is the number of timestamps ≤
+// t.
 func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 	s, k := f.src, ub-1
 	switch {

@@ -78,15 +78,15 @@ func (op *FuseOp) opName() string {
 // Check rejects shapes, types and strides that do not fit, and results that share memory with an
 // input. It reads no memory.
 func (op *FuseGradOp) Check() (err error) {
-	name := op.opName()
+	opName := op.opName()
 	s := &op.Series
 	batch := -1
-	if err := s.checkSeries(name, op.Clock, &batch); err != nil {
+	if err := s.checkSeries(opName, op.Clock, &batch); err != nil {
 		return robocache.At(err, s.errorPlace(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
 		return robocache.At(
-			robocache.Unsupported(name, nil, "%s", msg).Expected(want, got),
+			robocache.Unsupported(opName, nil, "%s", msg).Expected(want, got),
 			s.errorPlace(0, 1),
 		)
 	}
@@ -106,31 +106,36 @@ func (op *FuseGradOp) Check() (err error) {
 	case s.Epilogue.changesValues():
 		return unsupported("no gradient through an epilogue", "none", "one")
 	}
-	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
+	rows, err := checkTargets(opName, &op.Targets, batch, op.Clock)
 	if err != nil {
 		return err
 	}
-	for _, t := range []struct {
+	type tensorCheck struct {
 		name string
 		*Tensor
 		want []int
-	}{{"out", &op.Out, []int{batch, rows, s.columnCount()}}, {"grad", &op.Grad, s.Values.Shape}} {
-		if err := t.Check(name, t.name); err != nil {
+	}
+	checks := []tensorCheck{
+		{"out", &op.Out, []int{batch, rows, s.columnCount()}},
+		{"grad", &op.Grad, s.Values.Shape},
+	}
+	for _, t := range checks {
+		if err := t.Check(opName, t.name); err != nil {
 			return err
 		}
 		if !slices.Equal(t.Shape, t.want) {
-			return shapeError(name, t.name, t.want, t.Shape)
+			return shapeError(opName, t.name, t.want, t.Shape)
 		}
 		if !t.DType.Float() {
 			return misuseError(
-				name,
+				opName,
 				"unsupported dtype of "+t.name,
 				"a floating-point type",
 				t.DType.String(),
 			)
 		}
 	}
-	if err := op.Clock.checkClock(name, op.Epsilon); err != nil {
+	if err := op.Clock.checkClock(opName, op.Epsilon); err != nil {
 		return err
 	}
 	return checkTensors(op)
@@ -263,8 +268,8 @@ func tooManySamples(op string, rows int) error {
 func batchError(op, what string, want, got int) error {
 	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
 		Expected(strconv.Itoa(want), strconv.Itoa(got)).
-		WithHint("times [S] and targets [T] are shared by the batch; " +
-			"any other batch size mismatch is yours to expand")
+		WithHint("Times [S] and targets [T] are shared by the batch. " +
+			"Expand other batch sizes before the call.")
 }
 
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {

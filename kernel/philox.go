@@ -70,7 +70,7 @@ func (a *Augment) Drops(key [2]uint32, sample int64, row int) bool {
 		uniformFloat(drawWords(key, uint64(sample), drawDropout, row, 0)[0]) < a.Dropout
 }
 
-// Normals fills g with the standard normal numbers for the columns from col on of a row of a
+// Normals fills g with standard normal numbers for columns col to col+len(g)-1 of one row of a
 // sample.
 func (a *Augment) Normals(g []float32, key [2]uint32, sample int64, row, col int) {
 	var four [4]float32

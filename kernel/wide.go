@@ -91,12 +91,12 @@ func (r *resampleRun) slerpRow(i, a, b int, w float64) {
 	// Blend the columns between rotations in runs. Each column is written and counted once.
 	for from := 0; from < r.dst.Cols; {
 		to := from
-		for to < r.dst.Cols && !r.inQuat(to) {
+		for to < r.dst.Cols && !r.isRotationColumn(to) {
 			to++
 		}
 		r.lerpColumns(i, a, b, w, from, to)
 		from = to
-		for from < r.dst.Cols && r.inQuat(from) {
+		for from < r.dst.Cols && r.isRotationColumn(from) {
 			from++
 		}
 	}
@@ -108,7 +108,9 @@ func (r *resampleRun) slerpRow(i, a, b int, w float64) {
 	}
 }
 
-func (r *resampleRun) inQuat(col int) bool {
+// isRotationColumn reports whether a column belongs to a quaternion or another rotation of the
+// rule.
+func (r *resampleRun) isRotationColumn(col int) bool {
 	for _, q := range r.opt.Rule.Quats {
 		if q[0] == col || q[1] == col || q[2] == col || q[3] == col {
 			return true

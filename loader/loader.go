@@ -397,14 +397,15 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	return nil
 }
 
-// Rows returns the dataset row of each sample. With hz, rows count on the episode's timeline
-// instead.
+// Rows returns the dataset row of each sample. With hz, row numbers refer to the episode's
+// timeline.
 func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) {
 	return l.assembler.RowsOf(indices)
 }
 
-// Locate calls each with the source and the row of each sample; i is the position in indices. With
-// hz, rows count on the episode's timeline. A loader of one dataset has one source, 0.
+// Locate calls each once per index, with the source and the row of the sample. i is the position in
+// indices. With hz, row numbers refer to the episode's timeline. A loader of one dataset has one
+// source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
 	return l.assembler.Locate(indices, each)
 }

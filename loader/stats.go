@@ -187,7 +187,8 @@ func collectStats(a *pipeline.Assembler) Stats {
 // maxRandomnessSamples bounds the simulation to a few milliseconds.
 const maxRandomnessSamples = 200_000
 
-// measureRandomness simulates the order once per order. Caller must hold l.mu.
+// measureRandomness returns the randomness of the current order, cached per order. Caller must hold
+// l.mu.
 func (l *Loader) measureRandomness() Randomness {
 	// Restore replaces the order
 	if l.poolRandomness == nil || l.randomnessOrder != l.progress.Order {

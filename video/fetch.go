@@ -18,7 +18,8 @@ const (
 	fetchRequest = 4 << 20
 	// maxFetched limits the bytes of one Fetch. Packets beyond it are read when they are decoded.
 	maxFetched = 64 << 20
-	// fetchParallel limits the concurrent reads of one Fetch. The store limits those of all.
+	// fetchParallel limits the concurrent reads of one Fetch. The store limits the reads of all
+	// Fetches together.
 	fetchParallel = 32
 )
 

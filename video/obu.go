@@ -27,7 +27,9 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 		if len(b) < head {
 			return bad("whose header is truncated")
 		}
-		if n = len(b) - head; b[0]&2 != 0 {
+		n = len(b) - head
+		hasSize := b[0]&2 != 0
+		if hasSize {
 			size, shift := 0, 0
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
@@ -37,7 +39,8 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 				more = b[head]&0x80 != 0
 				head++
 			}
-			if n = size; n > len(b)-head {
+			n = size
+			if n > len(b)-head {
 				return bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
 			}
 		}

@@ -68,7 +68,8 @@ func (t *track) buildIndex(p *boxParser, movieScale int64) (*Index, error) {
 
 // readSizes reads stsz, or stz2 with sizes of 4, 8 or 16 bits.
 func (t *track) readSizes(p *boxParser, ix *Index) error {
-	b, compact := t.boxes["stsz"], false
+	b := t.boxes["stsz"]
+	compact := false
 	if !b.isPresent() {
 		b, compact = t.boxes["stz2"], true
 	}
@@ -76,7 +77,8 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 	if err != nil {
 		return err
 	}
-	width, fixed, count, list := int64(32), be.Uint32(d), int64(be.Uint32(d[4:])), d[8:]
+	width, fixed := int64(32), be.Uint32(d)
+	count, list := int64(be.Uint32(d[4:])), d[8:]
 	if compact {
 		width, fixed = int64(d[3]), 0
 	}
@@ -90,7 +92,7 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 			width,
 			len(list),
 		)
-	// If there is no table, a large count costs the writer nothing, so the samples must fit the file.
+	// If all samples have one size, no table bounds count. They must fit into the file.
 	case fixed > 0 && count > p.fileSize/int64(fixed):
 		return b.malformed(
 			"%d samples of %d bytes do not fit into a file of %d",
@@ -101,7 +103,8 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 	case count > int64(p.lim.MaxSamples):
 		return b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples)
 	}
-	if ix.samples, ix.fixedSize = int(count), fixed; fixed > 0 {
+	ix.samples, ix.fixedSize = int(count), fixed
+	if fixed > 0 {
 		return nil
 	}
 	ix.sizes = make([]uint32, count)

@@ -19,10 +19,13 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 	if spec.Depth != nil && spec.Depth.Unit != "" {
 		unit = spec.Depth.Unit
 	}
-	up, down := spec.Pixel == DepthMM && unit == "m", spec.Pixel == DepthM && unit != "m"
+	up := spec.Pixel == DepthMM && unit == "m"
+	down := spec.Pixel == DepthM && unit != "m"
 	size, out := info.DType.Size(), spec.Pixel.bytesPerPixel()
 	for y := range h {
-		row, to := raw[(2*y+1)*info.Height/(2*h)*stride:][:size*info.Width], dst[y*w*out:][:w*out]
+		sourceY := (2*y + 1) * info.Height / (2 * h)
+		row := raw[sourceY*stride:][:size*info.Width]
+		to := dst[y*w*out:][:w*out]
 		if w != info.Width {
 			near := make([]byte, size*w)
 			for x := range w {
@@ -40,22 +43,22 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 		default:
 			// The most common case, meters as millimeters, is unrolled.
 			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] {
-				from, to := (*[16]byte)(row), (*[16]byte)(to)
+				four, result := (*[16]byte)(row), (*[16]byte)(to)
 				le.PutUint32(
-					to[0:],
-					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[0:]))),
+					result[0:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(four[0:]))),
 				)
 				le.PutUint32(
-					to[4:],
-					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[4:]))),
+					result[4:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(four[4:]))),
 				)
 				le.PutUint32(
-					to[8:],
-					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[8:]))),
+					result[8:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(four[8:]))),
 				)
 				le.PutUint32(
-					to[12:],
-					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[12:]))),
+					result[12:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(four[12:]))),
 				)
 			}
 			for ; len(row) >= size; row, to = row[size:], to[4:] {

@@ -63,8 +63,8 @@ func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	})
 }
 
-// withPNG calls use with the parsed file, if the fast path can decode it, and with scratch memory
-// from a pool.
+// withPNG parses b, with scratch memory from a pool, and calls use. It returns false if use does,
+// or if the fast path cannot decode the file.
 func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
 	s := pngScratches.Get().(*pngScratch)
 	defer func() {

@@ -59,7 +59,7 @@ func (p *boxParser) parseEntry(b box) (SampleEntry, error) {
 			p.lim.MaxPixels,
 		)
 	}
-	if err := p.eachChild(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
+	err := p.eachChild(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
 		var config []byte
 		switch c.kind {
 		case "avcC", "hvcC", "av1C":
@@ -86,7 +86,8 @@ func (p *boxParser) parseEntry(b box) (SampleEntry, error) {
 			e.Extradata = append([]byte(nil), config...)
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return SampleEntry{}, err
 	}
 	return e, nil

@@ -110,7 +110,7 @@ func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, miss
 	return frames, nil
 }
 
-// NoFrameHint returns the hint of the error of an episode with a row that has no frame.
+// NoFrameHint returns the hint for a row without a frame.
 func NoFrameHint() string {
 	return "skip the episode with " + robocache.SkipBadEpisodes() +
 		", or remove it with " + robocache.Command("edit delete")

@@ -208,7 +208,7 @@ func (d *Dataset) countFile(
 			}
 			c.runs = runs
 		default:
-			runs, err := d.runsOfOther(ctx, f, file)
+			runs, err := d.readUnlistedFileRuns(ctx, f, file)
 			if err != nil {
 				return err
 			}
@@ -272,8 +272,8 @@ func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
 	return at == len(runs)
 }
 
-// runsOfOther reads the runs of a data file that the table does not name.
-func (d *Dataset) runsOfOther(
+// readUnlistedFileRuns reads the runs of a data file that the table does not name.
+func (d *Dataset) readUnlistedFileRuns(
 	ctx context.Context,
 	f *tableFile,
 	file int32,

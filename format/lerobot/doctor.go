@@ -123,9 +123,9 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 	doc.findings = append(doc.findings, f)
 }
 
-// found records a fault. Faults with the same code, file, stream and column are counted, and the
-// message of the first is kept.
-func (doc *doctor) found(
+// recordFault records a fault. Faults with the same code, file, stream and column are counted, and
+// the message of the first is kept.
+func (doc *doctor) recordFault(
 	sev robocache.Severity,
 	code string,
 	where robocache.Where,
@@ -190,7 +190,7 @@ func (doc *doctor) checkLayout(context.Context) {
 	d := doc.dataset
 	doc.total = d.About.Frames * int64(2+len(d.cameras))
 	if d.About.Episodes == 0 {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityInfo,
 			"no-episodes",
 			robocache.Where{"file": infoPath},
@@ -200,7 +200,7 @@ func (doc *doctor) checkLayout(context.Context) {
 	}
 	if d.raw.major == 3 {
 		if n := d.episodes.indexAt(0); d.episodes.count() > 0 && n != 0 {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"episodes-not-from-0",
 				robocache.Where{"file": "meta/episodes", "episode": n},
@@ -210,7 +210,7 @@ func (doc *doctor) checkLayout(context.Context) {
 				n,
 			)
 		} else if d.episodes.index != nil {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"episodes-not-dense",
 				robocache.Where{"file": "meta/episodes"},
@@ -220,7 +220,7 @@ func (doc *doctor) checkLayout(context.Context) {
 		}
 		for _, f := range d.episodes.files {
 			if f.file > 999 {
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityWarning,
 					"file-number",
 					robocache.Where{"file": fmt.Sprintf("file-%d", f.file)},
@@ -233,7 +233,7 @@ func (doc *doctor) checkLayout(context.Context) {
 	}
 	for key := range d.episodes.cameras {
 		if d.cameras[key] == nil {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityError,
 				"missing-file",
 				robocache.Where{"file": "videos", "stream": key},
@@ -244,7 +244,7 @@ func (doc *doctor) checkLayout(context.Context) {
 	}
 	for e := range d.episodes.count() {
 		if d.episodes.length[e] == 0 {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"empty-episode",
 				robocache.Where{"file": d.episodesFile(), "episode": d.episodes.indexAt(e)},

@@ -85,7 +85,7 @@ func (doc *doctor) checkColumns(ctx context.Context, name string) {
 				err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
 				if errors.Is(err, robocache.ErrUnsupported) ||
 					errors.Is(err, robocache.ErrResourceLimit) {
-					doc.found(
+					doc.recordFault(
 						robocache.SeverityWarning,
 						"not-examined",
 						robocache.Where{"file": name, "row_group": g, "column": leaf.Name},
@@ -195,7 +195,7 @@ func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index
 		norm = cmp.Or(codecNames[string(norm)], norm)
 		if said != "" && norm != entry.Codec {
 			is := cmp.Or(string(entry.Codec), entry.FourCC)
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"codec-lies",
 				where,
@@ -208,7 +208,7 @@ func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index
 	}
 	doc.checkDecoders(where, ix)
 	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityWarning,
 			"size-lies",
 			where,
@@ -221,7 +221,7 @@ func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index
 		)
 	}
 	if entry.Rotation != 0 {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityInfo,
 			"rotated",
 			where,
@@ -233,7 +233,7 @@ func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index
 	if n := ix.NumFrames(); n > 2 && l.timed == nil { // otherwise frame-count reports the rates
 		fps := 1e9 / float64(max(1, ix.Interval()))
 		if want := doc.dataset.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"fps-lies",
 				where,
@@ -260,7 +260,7 @@ func (doc *doctor) checkEnds(f *robocache.Feature, c *camera, eps []int32) {
 				"column":  "videos/" + f.Key + "/to_timestamp",
 				"episode": doc.dataset.episodes.indexAt(int(e)),
 			}
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"to-timestamp",
 				w,
@@ -314,7 +314,7 @@ func (doc *doctor) checkDecoders(where robocache.Where, ix *video.Index) {
 	}
 	for _, entry := range ix.Entries() {
 		if err := backend.Supports(entry.Codec); err != nil {
-			doc.found(robocache.SeverityError, "codec-unsupported", where,
+			doc.recordFault(robocache.SeverityError, "codec-unsupported", where,
 				"encode the file with a codec that is read: av1, h264, hevc, mpeg4, vp9 or mjpeg",
 				"the file is coded as %s: %v", cmp.Or(string(entry.Codec), entry.FourCC), err)
 		}
@@ -362,7 +362,7 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 			}
 			if k == 0 && i > 0 && math.Abs(diff-before) > 0.5*step {
 				w := robocache.Where{"file": l.path, "stream": f.Key, "episode": id}
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityError,
 					"boundary-jump",
 					w,

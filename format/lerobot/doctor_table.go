@@ -66,7 +66,7 @@ func (doc *doctor) reportLength(ctx context.Context, file int32, e int, rows int
 			where["file"] = f.name
 		}
 	}
-	doc.found(robocache.SeverityError, code, where, hint,
+	doc.recordFault(robocache.SeverityError, code, where, hint,
 		"the episodes table says %d rows, the data has %d", d.Len(e), rows)
 }
 
@@ -98,7 +98,7 @@ func (doc *doctor) checkFile(ctx context.Context, file int32, c *tableCheck) err
 		return err
 	}
 	if f.pq.Rows == 0 {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityError,
 			"empty-file",
 			robocache.Where{"file": f.name},
@@ -127,7 +127,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 		where := robocache.Where{"file": f.name, "column": c.key}
 		switch {
 		case top == nil:
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityError,
 				"missing-column",
 				where,
@@ -136,7 +136,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 			)
 		case c.kind == robocache.KindNumeric && top.Group() && elementCount(c.shape) == 1 &&
 			len(c.shape) < 2:
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"scalar-as-list",
 				where,
@@ -147,7 +147,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 			t := pq.DType(top)
 			if isBool := robocache.Bool; t.Float() != c.dtype.Float() ||
 				(t == isBool) != (c.dtype == isBool) {
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityWarning,
 					"stored-type",
 					where,
@@ -204,7 +204,7 @@ func (doc *doctor) checkGroup(
 			e = d.episodes.position(ids[r])
 		}
 		if index != nil && index[r] != c.totalRows {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityError,
 				"index-order",
 				where("index", r),
@@ -217,7 +217,7 @@ func (doc *doctor) checkGroup(
 		}
 		c.totalRows++
 		if e < 0 || e >= d.episodes.count() {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityError,
 				"orphan-rows",
 				where("episode_index", r),
@@ -233,7 +233,7 @@ func (doc *doctor) checkGroup(
 			continue
 		}
 		if frame != nil && frame[r] != k {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityError,
 				"frame-index",
 				where("frame_index", r),
@@ -246,7 +246,7 @@ func (doc *doctor) checkGroup(
 		}
 		if task != nil {
 			if _, ok := d.taskText[task[r]]; !ok {
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityError,
 					"task-index",
 					where("task_index", r),
@@ -294,7 +294,7 @@ func (doc *doctor) checkTimestamp(
 	where func() robocache.Where,
 ) {
 	if math.IsNaN(t) || math.IsInf(t, 0) {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityError,
 			"timestamp-not-finite",
 			where(),
@@ -310,7 +310,7 @@ func (doc *doctor) checkTimestamp(
 	c.lastTimes[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"timestamp-offset",
 				where(),
@@ -325,7 +325,7 @@ func (doc *doctor) checkTimestamp(
 	}
 	switch d := t - before; {
 	case d < 0:
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityError,
 			"timestamp-order",
 			where(),
@@ -335,7 +335,7 @@ func (doc *doctor) checkTimestamp(
 			t,
 		)
 	case d == 0:
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityWarning,
 			"timestamp-repeated",
 			where(),
@@ -344,7 +344,7 @@ func (doc *doctor) checkTimestamp(
 			t,
 		)
 	case d > 1.5*step:
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityWarning,
 			"timestamp-gap",
 			where(),
@@ -354,7 +354,7 @@ func (doc *doctor) checkTimestamp(
 			d/step,
 		)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(robocache.SeverityWarning, "timestamp-grid", where(),
+		doc.recordFault(robocache.SeverityWarning, "timestamp-grid", where(),
 			robocache.Command("convert")+
 				" writes timestamps on the grid, and keeps the recorded ones",
 			"the step is %.6g s, but 1/fps is %.6g", d, step)
@@ -416,7 +416,7 @@ func (doc *doctor) checkStatistics(ctx context.Context) {
 		if slices.ContainsFunc(doc.findings, isUnreadable) {
 			hint = "correct the errors first: statistics need every row"
 		}
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityInfo,
 			"no-stats",
 			robocache.Where{"file": statsJSON},
@@ -442,7 +442,7 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 	hint := robocache.Command("stats --write") + " writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
 	if stored.Count > 0 && stored.Count != have.Count {
-		doc.found(
+		doc.recordFault(
 			robocache.SeverityWarning,
 			"stats-count",
 			where,
@@ -458,7 +458,7 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 			continue
 		}
 		if len(a) != len(b) {
-			doc.found(
+			doc.recordFault(
 				robocache.SeverityWarning,
 				"stats-shape",
 				where,
@@ -482,7 +482,7 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 			}
 			if diff := math.Abs(a[c] - b[c]); diff > allowed || math.IsNaN(diff) {
 				w := robocache.Where{"file": "meta/stats", "stream": f.Key, "index": c}
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityWarning,
 					"stats-wrong",
 					w,

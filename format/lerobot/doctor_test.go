@@ -124,7 +124,7 @@ func TestDoctorFindsWhatWasAltered(t *testing.T) {
 func TestDoctorListsPlacesWithinReason(t *testing.T) {
 	doc := &doctor{positions: map[string]int{}}
 	for i := range 500 {
-		doc.found(robocache.SeverityError, "x", robocache.Where{"file": i}, "", "m")
+		doc.recordFault(robocache.SeverityError, "x", robocache.Where{"file": i}, "", "m")
 	}
 	total := int64(0)
 	for _, f := range doc.findings {

@@ -79,18 +79,18 @@ func (doc *doctor) checkNumbers(ctx context.Context, f *robocache.Feature) {
 			return err
 		}
 		if robocache.NotFinite(f.DType, b) > 0 {
-			doc.notFinite(f, rows, robocache.Float64s(nil, f.DType, b))
+			doc.recordNonFinite(f, rows, robocache.Float64s(nil, f.DType, b))
 		}
 		return nil
 	})
 }
 
-// notFinite records values that are NaN or infinite, in one finding per episode with the first
-// location.
-func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values []float64) {
+// recordNonFinite records values that are NaN or infinite, in one finding per episode with the
+// first location.
+func (doc *doctor) recordNonFinite(f *robocache.Feature, rows []robocache.Row, values []float64) {
 	names := f.ChannelNames()
 	for i, v := range values {
-		if v-v == 0 {
+		if v-v == 0 { // false for NaN and ±Inf
 			continue
 		}
 		element := i % f.Elements()
@@ -162,7 +162,7 @@ func (doc *doctor) checkImages(ctx context.Context, f *robocache.Feature) {
 				continue
 			}
 			if width == 0 && f.Height > 0 && (info.Width != f.Width || info.Height != f.Height) {
-				doc.found(
+				doc.recordFault(
 					robocache.SeverityWarning,
 					"size-lies",
 					where,

@@ -122,7 +122,7 @@ func (e *episodes) sumLengths() int64 {
 //
 // An index that occurs twice is an error unless repair is set. With repair, a row that repeats an
 // earlier one (same reports this) is left out, and any other row gets a new index above all others.
-// stored holds the index that such a row has in the data, by its position in the result.
+// stored maps the position of such a row in perm to the row's original index, which its data has.
 func sortEpisodes(
 	ids []int64, repair bool, same func(a, b int) bool,
 ) (perm []int32, stored map[int]int64, err error) {
@@ -147,12 +147,12 @@ func sortEpisodes(
 		}
 		return perm[i]
 	}
-	last := 0 // in sorted, the first row of the current index
+	firstOfIndex := 0 // in sorted, the first row of the current index
 	for i := range sorted {
 		if !isTwice(i) {
-			last = i
+			firstOfIndex = i
 			kept = append(kept, row(i))
-		} else if !same(int(row(last)), int(row(i))) {
+		} else if !same(int(row(firstOfIndex)), int(row(i))) {
 			renumbered = append(renumbered, row(i))
 		}
 	}

@@ -327,10 +327,12 @@ func assembleEpisodes(
 		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
 			var f fileNumber
 			if file != nil {
-				f.file, file[i] = file[i], 0
+				f.file = file[i]
+				file[i] = 0
 			}
 			if chunk != nil {
-				f.chunk, chunk[i] = chunk[i], 0
+				f.chunk = chunk[i]
+				chunk[i] = 0
 			}
 			doubt(
 				"data/file_index",

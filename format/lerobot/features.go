@@ -268,8 +268,8 @@ func (d *Dataset) isTemplateProven(n int) bool {
 	return true
 }
 
-// probeTemplates returns the templates with the best one first. That one names the most of the
-// first, middle and last of n files, and found is their number.
+// probeTemplates returns the templates with the best one first: the one that names the most of
+// three probed files (the first, the middle and the last of n). found is the count of the best one.
 func (d *Dataset) probeTemplates(
 	ctx context.Context,
 	templates []string,

@@ -90,7 +90,7 @@ func (c *column) decodeImages(list *pq.PageList, i int) decodeUnit {
 // pageable is the size of a column chunk of images from which it is read page by page.
 const pageable = 4 << 20
 
-// loadStills returns the unit that holds a row.
+// loadStills loads the chunk or page of images that holds a row.
 func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) (span, error) {
 	f, g, err := d.tables.findGroup(ctx, file, row)
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 		}
 		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: content}, nil
 	}
-	key.page = -1
+	key.page = pageListUnit
 	pageList, err := d.tables.loadGroup(
 		ctx,
 		f,

@@ -32,7 +32,7 @@ func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged,
 		return nil, err
 	}
 	if store.Remote(r) && r.Size() <= smallFile {
-		return inMemory(ctx, r)
+		return readIntoMemory(ctx, r)
 	}
 	return r, nil
 }
@@ -192,8 +192,8 @@ const (
 // piece is a part of a file.
 type piece struct{ off, size int64 }
 
-// appendPieces appends the column chunks of leaves in a row group whose size is at most limit.
-// Chunks beyond the end of the file are left out; ReadColumn reports them.
+// appendPieces appends the column chunks of leaves in a row group. Chunks larger than limit and
+// chunks beyond the end of the file are left out; ReadColumn reports them.
 func appendPieces(to []piece, f *pq.File, leaves []*pq.Node, group int, limit int64) []piece {
 	for _, l := range leaves {
 		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 &&
@@ -244,8 +244,8 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return p.Ranged.ReadAt(ctx, b, off)
 }
 
-// inMemory reads a whole file.
-func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
+// readIntoMemory returns a Ranged over a copy of the file in memory. It closes r on error.
+func readIntoMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
 	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
 	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
 		r.Close()

@@ -130,7 +130,7 @@ func (t *tables) openFile(ctx context.Context, file int32) (*handle, error) {
 			}
 			if t.dataset.raw.major == 2 && r.Size() <= smallFile ||
 				store.Remote(r) && r.Size() <= clusterChunk {
-				loaded, err := inMemory(ctx, r)
+				loaded, err := readIntoMemory(ctx, r)
 				if err != nil {
 					return err
 				}
@@ -410,8 +410,11 @@ func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
 type unitKey struct {
 	file, group int32
 	col         int32 // column number, or one of the unit… constants
-	page        int32 // 1 + page for columns that are read page by page; -1 for the list of pages
+	page        int32 // 1 + page for columns that are read page by page, or pageListUnit
 }
+
+// pageListUnit is the page in the key of a list of pages.
+const pageListUnit = -1
 
 const (
 	unitFooter = -1 - iota

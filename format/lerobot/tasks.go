@@ -149,6 +149,7 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 }
 
 // taskColumn returns the column that pandas names as the index, or else the only column of texts.
+// If there are several columns of texts, it returns the one named "task".
 func taskColumn(f *pq.File) *pq.Node {
 	var p struct {
 		Index []json.RawMessage `json:"index_columns"`

@@ -279,7 +279,7 @@ func (w *datasetWriter) encodeNote() error {
 			bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour},
 		)
 	}
-	note.Number(w.info.Tasks)
+	note.SetTasks(w.info.Tasks)
 	encoded, err := json.Marshal(note)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 	general = int(flag(!dense || !moved && !mapped))
 	x.extra, x.widest = -1, 1
 	if general == 1 || p.Kind != nil || hasEpilogue(&p.Epilogue) {
-		x.extra = partExtra(p, t)
+		x.extra = appendPartExtra(p, t)
 	}
 	if general == 1 {
 		return x, general
@@ -127,8 +127,8 @@ func sampleTensor(e *kernel.Epilogue) *kernel.Tensor {
 	return e.Augment.Samples
 }
 
-// partExtra appends the Extra of a part to the table and returns its offset.
-func partExtra(p *kernel.Part, t *paramTable) int32 {
+// appendPartExtra appends the Extra of a part to the table and returns its offset.
+func appendPartExtra(p *kernel.Part, t *paramTable) int32 {
 	at := t.appendExtra(&p.Rule, &p.Epilogue, int(bytesStep(&p.Src, 1)))
 	x := (*fuseExtra)(unsafe.Pointer(&t.b[at]))
 	x.outColumn = bytesStep(&p.Out, 1)

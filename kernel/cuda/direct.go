@@ -92,9 +92,9 @@ func (g *fuseGroup) useDirect() bool {
 	return few || lines <= limit && lines*vectors <= limit
 }
 
-// launchDirect adds the group's calls: one for vectors, and one for single columns if the addresses
-// do not allow vectors.
-func (g *fuseGroup) launchDirect(p fuseParams) {
+// addDirectCalls adds the group's calls to the Launch: one for vectors, and one for single columns
+// if the addresses do not allow vectors.
+func (g *fuseGroup) addDirectCalls(p fuseParams) {
 	g.wide = g.addDirect(p, g.vector)
 	if g.vector > 1 {
 		g.narrow = g.addDirect(p, 1)

@@ -24,7 +24,7 @@ type frameParams struct {
 	tile, lumaRows, chromaRows, _         int32
 }
 
-// FrameForm states how frames are converted to RGB, as video.Formula.
+// FrameForm describes the conversion of frames to RGB. Its fields are those of video.Formula.
 type FrameForm struct {
 	Width, Height int
 	Scaled        bool

@@ -75,7 +75,7 @@ func (f *fuseBuilder) addCalls() error {
 		return nil
 	}
 	for _, g := range groups {
-		g.launchGroup(addr)
+		g.addGroupCalls(addr)
 		if g.vector > 1 {
 			f.l.adjust = append(f.l.adjust, g.chooseCall)
 		}
@@ -260,12 +260,12 @@ func (g *fuseGroup) chooseVector(size int) {
 	}
 }
 
-// launchGroup adds the group's calls.
-func (g *fuseGroup) launchGroup(table uintptr) {
+// addGroupCalls adds the group's calls to the Launch.
+func (g *fuseGroup) addGroupCalls(table uintptr) {
 	p := g.p
 	p.table = table
 	if g.useDirect() {
-		g.launchDirect(p)
+		g.addDirectCalls(p)
 		return
 	}
 	mapped := ""

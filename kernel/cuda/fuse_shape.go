@@ -189,9 +189,9 @@ func (g *fuseGroup) layoutShared(p *fuseParams, how fuseWay, buffers int) {
 // stagedBytes returns the shared memory of a block.
 func stagedBytes(p *fuseParams) int { return int(p.buffer + p.buffers*p.bufferBytes) }
 
-// chooseWay chooses how entries are read: tile by tile, or whole through shared memory. Whole
-// entries include samples that no row needs. In return, all samples are loaded long before they are
-// used, and none is loaded twice.
+// chooseWay chooses how entries are read: fuseTiles, fuseRows or fuseWhole. The last two load whole
+// entries into shared memory. Whole entries include samples that no row needs. In return, all
+// samples are loaded long before they are used, and none is loaded twice.
 func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	c := g.f.on.chipInfo()
 	op := g.f.op

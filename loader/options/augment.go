@@ -163,25 +163,25 @@ func (a *Augment) Named() []string {
 	return list
 }
 
-// Of returns the options that apply to a source of a mixture. gives reports whether the source
-// delivers a key.
-func (a *Augment) Of(gives func(k string) bool) *Augment {
+// ForSource returns the options that apply to a source of a mixture. hasKey reports whether the
+// source delivers a key.
+func (a *Augment) ForSource(hasKey func(k string) bool) *Augment {
 	x := *a
-	x.Shared = true
-	lacks := func(k string) bool { return !gives(k) }
+	x.Shared = true // the source may have no camera, if another one has
+	lacks := func(k string) bool { return !hasKey(k) }
 	if x.Cameras != nil {
 		x.Cameras = slices.DeleteFunc(slices.Clone(x.Cameras), lacks)
 	}
 	if f := x.Flip; f != nil {
 		x.Flip = &HFlip{
 			P:      f.P,
-			Negate: Only(f.Negate, gives),
-			Swap:   Only(f.Swap, gives),
+			Negate: Only(f.Negate, hasKey),
+			Swap:   Only(f.Swap, hasKey),
 			Keep:   slices.DeleteFunc(slices.Clone(f.Keep), lacks),
 		}
 	}
 	if n := x.Noise; n != nil {
-		x.Noise = &Noise{Std: Only(n.Std, func(k string) bool { return k == "" || gives(k) })}
+		x.Noise = &Noise{Std: Only(n.Std, func(k string) bool { return k == "" || hasKey(k) })}
 	}
 	return &x
 }

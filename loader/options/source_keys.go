@@ -44,7 +44,7 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 	}
 	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
 	if c.Augment != nil {
-		c.Augment = c.Augment.Of(gives)
+		c.Augment = c.Augment.ForSource(gives)
 	}
 	if c.Align != nil {
 		a := *c.Align

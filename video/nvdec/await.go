@@ -16,10 +16,10 @@ const (
 )
 
 // awaitSurface blocks until surface, the last of n frames, is decoded, and returns its last status.
-// It sleeps for 5/8 of the expected decode time, then polls every 1/8. A poll costs the host more
-// than a frame that is collected late costs the engine, which has other frames to decode. Mapping
-// the surface would also wait, but it keeps a core busy. After maxPolls it gives up: the call that
-// maps the surface reports the error.
+// It sleeps for 5/8 of the expected decode time, then polls every 1/8. Polling rarely is cheaper: a
+// late frame costs the engine little, because it has other frames to decode. Mapping the surface
+// would also wait, but it keeps a core busy. After maxPolls it gives up: the call that maps the
+// surface reports the error.
 func (d *decoder) awaitSurface(surface int32, n int) (status int32) {
 	begin, usual := time.Now(), d.usualWait*time.Duration(n)
 	nap := usual * 5 / 8

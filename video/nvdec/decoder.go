@@ -242,35 +242,45 @@ func (d *decoder) onDisplay(s *shownInfo) int32 {
 // of a surface's last frame. The surface of a pending frame is mapped, which copies it. The status
 // of a frame that others may refer to is checked now.
 func (d *decoder) vacateSurface(surface int32) error {
-	own := slices.IndexFunc(d.pending, func(x pendingFrame) bool { return x.surface == surface })
-	i := slices.Index(d.unchecked, surface)
-	if own < 0 && i < 0 {
+	pendingAt := slices.IndexFunc(
+		d.pending,
+		func(x pendingFrame) bool { return x.surface == surface },
+	)
+	uncheckedAt := slices.Index(d.unchecked, surface)
+	if pendingAt < 0 && uncheckedAt < 0 {
 		return nil
 	}
 	status := d.awaitSurface(surface, 1)
-	if i >= 0 {
-		d.unchecked[i] = none
+	if uncheckedAt >= 0 {
+		d.unchecked[uncheckedAt] = none
 	}
-	if own < 0 {
+	if pendingAt < 0 {
 		if status == statusRuns { // a later query would report the next frame
 			return d.engineError(status)
 		}
 		return d.statusError(status)
 	}
 	stream, err := d.backend.sharedStream()
-	for ; own < len(d.pending) && err == nil; own++ { // a VP9 frame may be pending twice
-		if x := &d.pending[own]; x.surface == surface {
-			x.surface = none
-			if x.mapping, err = d.mapSurface(surface, stream); err == nil {
-				if status == statusRuns { // mapping it waited until it was decoded
-					status = d.backend.driver.surfaceStatus(d.handle, surface)
-				}
-				// Frames that refer to it come later and fail with it.
-				x.decodeErr = d.statusError(status)
-			}
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for ; pendingAt < len(d.pending); pendingAt++ { // a VP9 frame may be pending twice
+		x := &d.pending[pendingAt]
+		if x.surface != surface {
+			continue
+		}
+		x.surface = none
+		x.mapping, err = d.mapSurface(surface, stream)
+		if err != nil {
+			return err
+		}
+		if status == statusRuns { // mapping it waited until it was decoded
+			status = d.backend.driver.surfaceStatus(d.handle, surface)
+		}
+		// Frames that refer to it come later and fail with it.
+		x.decodeErr = d.statusError(status)
+	}
+	return nil
 }
 
 // maxMapped returns the maximum number of surfaces that are mapped at once. It is twice the number
@@ -406,7 +416,8 @@ func (d *decoder) Close() {
 	}
 	d.closed = true
 	if d.handle != 0 && !d.broken {
-		if d.Flush(); !d.broken && d.backend.keepIdle(d) {
+		d.Flush()
+		if !d.broken && d.backend.keepIdle(d) {
 			return
 		}
 	}

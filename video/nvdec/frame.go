@@ -162,7 +162,8 @@ func (f *frame) ensureMapped(stream uintptr) (err error) {
 	if err == nil {
 		err = d.checkDecoded()
 	}
-	f.isChecked, d.broken = err == nil, d.broken || err != nil
+	f.isChecked = err == nil
+	d.broken = d.broken || err != nil
 	return err
 }
 

@@ -93,7 +93,8 @@ func joinPairs(pairs, u, v []byte) {
 	}
 }
 
-// spreadBytes is the inverse of evenBytes.
+// spreadBytes puts the four bytes of w into the even bytes of the result. It is the inverse of
+// evenBytes.
 func spreadBytes(w uint32) uint64 {
 	x := uint64(w)
 	x = (x | x<<16) & 0x0000ffff0000ffff

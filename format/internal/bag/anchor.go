@@ -84,8 +84,8 @@ func (d *Dataset) findAnchor(ctx context.Context) {
 	}
 }
 
-// steadiness returns the score of a topic as an anchor. The score is its rate up to 60 Hz, reduced
-// if the periods vary.
+// steadiness returns the score of a topic as an anchor. The score is its rate up to 61 Hz, and
+// 3600/rate above, so that fast topics score low. It is reduced if the periods vary.
 func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {

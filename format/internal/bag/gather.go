@@ -295,6 +295,7 @@ func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []i
 	return d.streamTimes(ctx, ep, key, clock), nil
 }
 
+// streamTimes returns the timestamps of a stream by a clock. The clock "" is that of the topic.
 func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []int64 {
 	topic, c := d.clockOf(key)
 	if topic < 0 { // without an anchor there are no rows
@@ -302,7 +303,8 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 		return nil
 	}
 	t := d.topics[topic]
-	tr := d.trackOf(ctx, ep, topic, clock != "" && clock != Log && clock != t.clock)
+	full := clock != "" && clock != Log && clock != t.clock
+	tr := d.trackOf(ctx, ep, topic, full)
 	r := &tr.clocks[c]
 	if tr.full && !d.needsPayload(t) {
 		// Other reads of this stream use the rows of the index. Rows that are lost to damage are

@@ -38,8 +38,8 @@ type Layout struct {
 // maxLayoutTaskBytes limits the size of the texts in Layout.Tasks, in bytes.
 const maxLayoutTaskBytes = 16 << 10
 
-// Number stores the tasks of the dataset, unless they are too long.
-func (l *Layout) Number(tasks []robocache.Task) {
+// SetTasks stores the tasks of the dataset, unless they are too long.
+func (l *Layout) SetTasks(tasks []robocache.Task) {
 	n := 0
 	for _, t := range tasks {
 		n += len(t.Text) + 32

@@ -35,13 +35,13 @@ func OpenAt(
 	return d, nil
 }
 
-// DetectAt calls is with the store and the file of a URI, or "" for a folder. It returns false if
-// nothing is at the URI.
+// DetectAt calls matches with the store and the file of a URI, or "" for a folder. It returns false
+// if nothing is at the URI.
 func DetectAt(
 	uri string,
 	opt robocache.OpenOptions,
 	kind FileKind,
-	is func(s store.Store, file string) (bool, error),
+	matches func(s store.Store, file string) (bool, error),
 ) (ok bool, err error) {
 	defer guard.Recover("detect", &err)
 	s, file, err := kind.locate(uri, opt)
@@ -50,7 +50,7 @@ func DetectAt(
 	}
 	guard.Check(err)
 	defer store.Close(s)
-	return is(s, file)
+	return matches(s, file)
 }
 
 // locate opens the store of a URI. file is "" for a folder, or the name of a file of this kind. For

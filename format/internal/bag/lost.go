@@ -23,8 +23,8 @@ type sequenceCounter struct {
 	steps map[uint32]int64
 }
 
-// stride returns the usual step of the sequence numbers if it is not one. A filter, or a recorder
-// that keeps every nth message, causes such a step. The median of the steps decides, not their sum,
+// stride returns the median of the steps above 1, or 0 if most numbers increase by 1. A filter, or
+// a recorder that keeps every nth message, causes a stride. The median decides, not the mean,
 // because one long gap is a loss.
 func (c *sequenceCounter) stride() uint32 {
 	var jumps int64
@@ -133,6 +133,7 @@ func (d *Dataset) countSequences(
 		if !info.Sequence || info.Messages == 0 {
 			continue
 		}
+		// The empty topic is not latched: the span begins with the episode.
 		from, to := d.episodeSpan(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
 		guard.Check(s.Messages(ctx, k, from, to, func(i int, m *Message) error {
 			id := sender{k, m.Source}

@@ -114,8 +114,8 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		}
 		return err
 	}
-	var wrong int64
-	var first error
+	var undecodable int64
+	var firstErr error
 	d.useStorage(ctx, k.rec, func(s Storage) {
 		n := len(guard.Must(s.Index(ctx, t.storageIndex[k.rec])).Log)
 		r.remote, r.image = s.Remote(), slices.Repeat([]int32{-1}, n)
@@ -131,15 +131,15 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			}
 			err = robocache.At(err, robocache.Where{"index": i})
 			if errors.Is(err, robocache.ErrMalformed) {
-				wrong++
-				first = cmp.Or(first, err)
+				undecodable++
+				firstErr = cmp.Or(firstErr, err)
 				return nil
 			}
 			return err
 		}))
 	})
-	if wrong > 0 && d.opt.Strict {
-		guard.Fail(first)
+	if undecodable > 0 && d.opt.Strict {
+		guard.Fail(firstErr)
 	}
 	r.absent = len(r.image) - len(r.message)
 	if w, h := stream.Size(); len(r.message) > 0 {
@@ -160,7 +160,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			})
 		}
 	}
-	d.reportVideoFaults(k, r, stream, wrong, first)
+	d.reportVideoFaults(k, r, stream, undecodable, firstErr)
 	if len(r.message) == 0 {
 		return r
 	}
@@ -172,13 +172,14 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	return r
 }
 
-// reportVideoFaults records findings for images that a topic video lacks.
+// reportVideoFaults records findings for images that a topic video lacks. undecodable is the number
+// of messages without a readable packet, and firstErr is the error of the first one.
 func (d *Dataset) reportVideoFaults(
 	k videoKey,
 	r *topicVideo,
 	stream *video.Stream,
-	wrong int64,
-	first error,
+	undecodable int64,
+	firstErr error,
 ) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, hint string) {
@@ -209,7 +210,7 @@ func (d *Dataset) reportVideoFaults(
 			"decoded, their rows have none",
 		"more key frames; a queue that drops no messages",
 	)
-	if len(r.message) == 0 && early == 0 && wrong == 0 {
+	if len(r.message) == 0 && early == 0 && undecodable == 0 {
 		say(
 			robocache.SeverityWarning,
 			"video-without-images",
@@ -218,17 +219,17 @@ func (d *Dataset) reportVideoFaults(
 			"",
 		)
 	}
-	if wrong > 0 {
+	if undecodable > 0 {
 		d.recordFinding(-1, robocache.Finding{
 			Severity: robocache.SeverityError,
 			Code:     "malformed-message",
 			Where:    where,
 			Message: fmt.Sprintf(
 				"%d messages hold no packet that can be read; the first: %v",
-				wrong,
-				first,
+				undecodable,
+				firstErr,
 			),
-			Count: wrong,
+			Count: undecodable,
 		})
 	}
 }

@@ -227,8 +227,8 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 				j.timestamps = make([]int64, n)
 			}
 		}
-		// For a topic whose times are in the index, block reads use the rows of the index. After
-		// damage these differ from the rows of this pass, so the columns are not filled here.
+		// Fill columns only if times come from payloads. Otherwise block reads use the rows of the
+		// index, which differ from the rows of this pass after damage.
 		if d.needsPayload(t) {
 			j.cols = d.newFiller(t, n)
 		}

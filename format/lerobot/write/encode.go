@@ -27,8 +27,8 @@ type encodedPart struct {
 }
 
 // tempFile is a file that was encoded for this dataset. It is closed and removed when all of its
-// parts have been joined. It has its own library, because an open file would keep the disk space of
-// a removed one.
+// parts have been joined. It has its own library, because an open file would keep its disk space
+// after removal.
 type tempFile struct {
 	lib  *video.Library
 	path string // "" if the file is not removed

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// readEpisode reads one episode of the source. It sets t.m.New to −1 if the episode must be left
-// out.
+// readEpisode reads one episode of the source. It sets t.mapping.New to −1 if the episode must be
+// left out.
 func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer crash.Recover("convert", &err)
 	e, n := t.episode, c.src.Len(t.episode)

@@ -240,6 +240,7 @@ func (g *encodedGroup) reuseKept(file string) bool {
 	if err != nil {
 		return false // The file is encoded again, which reports any error.
 	}
+	// Unmarshal adds to these counters, and rejects counts of another kind of image.
 	old := keptPart{}
 	for range g.episodes {
 		old.Episodes = append(

@@ -94,7 +94,7 @@ func (c *conversion) prepareGroup(ctx context.Context, w *Writer, group []int) [
 		turns[k] = t
 		if t.readError = ctx.Err(); t.readError == nil {
 			t.data, t.readError = c.readEpisode(ctx, t)
-			c.countFrames(t)
+			c.trackEncodingProgress(t)
 		}
 		if t.readError == nil && t.mapping.New >= 0 {
 			eps, of = append(eps, t.data), append(of, t)
@@ -106,8 +106,9 @@ func (c *conversion) prepareGroup(ctx context.Context, w *Writer, group []int) [
 	return turns
 }
 
-// countFrames makes the encoders of an episode's cameras advance the progress count of rows.
-func (c *conversion) countFrames(t *turn) {
+// trackEncodingProgress makes the encoders of an episode's cameras advance the progress count of
+// rows.
+func (c *conversion) trackEncodingProgress(t *turn) {
 	if t.data == nil {
 		return
 	}

@@ -106,7 +106,7 @@ type Recorded struct {
 type recorded struct {
 	Recorded
 	exact bool // stats.json holds exact statistics of all rows
-	// totals has the statistics of numbers, and of images from sessions that left no pixel counts.
+	// totals holds the statistics of numbers, and of images without pixel counts.
 	totals     map[string]*robocache.FeatureStats
 	pixels     map[string]*stats.Pixels
 	ownsReadme bool // README.md was written by RoboCache
@@ -122,7 +122,7 @@ type tail struct {
 	bytes               int64
 	files               []string // written by the last save
 
-	// The state of the dataset before the first episode of eps.
+	// The state of the dataset before the first of episodes.
 	base  recorded
 	tasks []string
 	head  map[string][]byte // content of the files that cover all episodes

@@ -19,8 +19,8 @@ func KeyNumber(key string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// ImageAugment augments the decoded images of a column. Its input is bytes of the column's height
-// and width.
+// ImageAugment augments the decoded images of a column. The input is a uint8 image of the column's
+// height and width.
 type ImageAugment struct {
 	kernel.ImageAugment
 	Height, Width int       // of the result

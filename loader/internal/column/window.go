@@ -11,8 +11,8 @@ type Window struct {
 	Nanos   []int64
 }
 
-// TextWindow returns the error of a window over a text column.
-func TextWindow(key string) error {
+// TextWindowError returns the error of a window over a text column.
+func TextWindowError(key string) error {
 	return robocache.Misuse("loader", robocache.Where{"stream": key}, "a window of a text").
 		WithHint("omit it: texts are those of the sample's own time")
 }

@@ -380,8 +380,8 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 		at.target.Put(int(at.slot), pixels)
 	}
 	s.Counters.Frames.Add(int64(len(wait)))
-	// Complete all slots after all copies: a finished batch may be released, and pixels may be in
-	// it.
+	// Complete slots only after all copies: Complete may release a batch, and pixels may alias its
+	// memory.
 	for _, at := range wait {
 		at.target.Complete(1)
 	}

@@ -97,7 +97,8 @@ func (w *Worker) pushReadRun(r *readRun) {
 	w.store.mu.Lock()
 	first := r.tasks[0]
 	for _, t := range r.tasks {
-		if t.readRun = r; t.priority < first.priority {
+		t.readRun = r
+		if t.priority < first.priority {
 			first = t
 		}
 	}

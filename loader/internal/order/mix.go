@@ -274,15 +274,16 @@ func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
 	return q, r, q < 1<<63
 }
 
-// drawsBefore returns the number of draws of source l before time q + r/w of source i.
-func (p *mixPlan) drawsBefore(l int, q, r, w uint64, i int) int64 {
+// drawsBefore returns the number of draws of source l before time q + r/share of source i, where
+// r < share.
+func (p *mixPlan) drawsBefore(l int, q, r, share uint64, i int) int64 {
 	if p.shares[l] == 0 {
 		return 0
 	}
-	// Count m with m·S + U_l < x, or ≤ x if l < i, for x = (q + r/w)·W_l.
+	// Count m with m·S + U_l < x, or ≤ x if l < i, for x = (q + r/share)·W_l.
 	hi, lo := bits.Mul64(q, p.shares[l])
-	rhi, rlo := bits.Mul64(r, p.shares[l]) // r < w, so the quotient fits
-	part, rest := bits.Div64(rhi, rlo, w)
+	rhi, rlo := bits.Mul64(r, p.shares[l]) // r < share, so the quotient fits
+	part, rest := bits.Div64(rhi, rlo, share)
 	lo, carry := bits.Add64(lo, part, 0)
 	hi += carry
 	if rest == 0 && l >= i {

@@ -147,25 +147,26 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 	if c.world > 1 && at.step >= c.steps() || rankPositions == 0 {
 		return false
 	}
-	i := at.index
-	found := i // index after the last good sample
+	index := at.index
+	afterLastGood := index // index after the last good sample
 	for int64(len(dst.Samples)) < c.batch {
-		t := i
-		if i >= rankPositions {
-			if c.world == 1 || c.short || i >= found+2*rankPositions {
+		rankPosition := index // among the positions of this rank
+		if index >= rankPositions {
+			// Two rounds of the rank's positions without a good sample are enough.
+			if c.world == 1 || c.short || index >= afterLastGood+2*rankPositions {
 				break
 			}
 			// Bad episodes took samples of this rank. It wraps around its own positions, so that
 			// all ranks deliver equally many batches.
-			t = i % rankPositions
+			rankPosition = index % rankPositions
 		}
-		c.loadStep(t/c.batch, t%c.batch, i >= rankPositions)
-		if t%c.batch >= int64(len(c.rankSpots)) { // the last part is shorter
+		c.loadStep(rankPosition/c.batch, rankPosition%c.batch, index >= rankPositions)
+		if rankPosition%c.batch >= int64(len(c.rankSpots)) { // the last part is shorter
 			break
 		}
-		s := c.rankSpots[t%c.batch]
-		i++
-		wrap := s.isWrapped || t != i-1
+		s := c.rankSpots[rankPosition%c.batch]
+		wrap := s.isWrapped || rankPosition != index
+		index++
 		if len(c.bad) > 0 && c.isBad(s.sample, s.position, wrap) {
 			dst.Skipped++
 			if s.shard != nil && !wrap {
@@ -179,13 +180,13 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 		if wrap {
 			dst.Wrapped++
 		}
-		found = i
+		afterLastGood = index
 		dst.Samples, dst.Epochs = append(dst.Samples, s.sample), append(dst.Epochs, s.epoch)
 	}
 	if len(dst.Samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.Samples)) < c.batch {
 		return false
 	}
-	dst.After = Cursor{i, at.step + 1}
+	dst.After = Cursor{index, at.step + 1}
 	return true
 }
 
@@ -306,10 +307,10 @@ func (c *Sampler) markRankPart(from, to int64) {
 	}
 }
 
-// loadStep computes the samples of the rank's part of step t. It records episodes that enter and
-// samples that other ranks deliver, or that this rank delivered before its given-th sample. again
-// reports that the rank wraps around to the step a second time.
-func (c *Sampler) loadStep(t, given int64, again bool) {
+// loadStep computes the samples of the rank's part of step t. It records episodes that enter, and
+// samples of the step that other ranks deliver. It also records this rank's first alreadyDelivered
+// samples of the step. again: the rank visits step t a second time, so nothing is recorded.
+func (c *Sampler) loadStep(t, alreadyDelivered int64, again bool) {
 	if c.loaded == t+1 {
 		return
 	}
@@ -337,7 +338,7 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 			}
 			s.sample = s.shard.drawAt(s.draw)
 			c.rankSpots[k] = s
-			if !s.isWrapped && int64(k) < given && !again {
+			if !s.isWrapped && int64(k) < alreadyDelivered && !again {
 				c.recordPassed(s.sample) // delivered before the Sampler began
 			}
 			k++

@@ -77,7 +77,7 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 		storeConfig.DeviceMemory = a.FrameDevice
 	}
 	if cfg.Cache == options.CacheOnDevice {
-		// Pool frames that exceed it are stored on the host.
+		// Pool frames that do not fit into device memory are stored on the host.
 		storeConfig.CacheBytes = storeConfig.DeviceBytes
 	}
 	a.Frames = frames.New(storeConfig)

@@ -70,7 +70,7 @@ func (src *Source) makeColumns() error {
 				"a window of a number of the sample").
 				WithHint("it is that of the sample's own time")
 		case cfg.HasWindow(c.Key):
-			return column.TextWindow(c.Key)
+			return column.TextWindowError(c.Key)
 		}
 		if column.Is[*column.TextColumn](c) {
 			var err error
@@ -109,7 +109,7 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 	}
 	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
 		if cfg.HasWindow(f.Key) {
-			return column.TextWindow(f.Key)
+			return column.TextWindowError(f.Key)
 		}
 		c.Kind, c.OutDType = &column.TextColumn{Column: c}, robocache.String
 		if f.Kind == robocache.KindEvent {

@@ -57,8 +57,8 @@ func onlyCasts(a *align.Config) bool {
 		b.MaxGap.IsZero() && b.Window == 0
 }
 
-// newTiming returns how a column is read by time, without its rule. It returns nil for columns that
-// are read by rows of the timebase. f is nil for the task text.
+// newTiming returns an empty Timing for a column that is read by time. chooseRule fills it later. It
+// returns nil for columns that are read by rows of the timebase. f is nil for the task text.
 func newTiming(
 	b *column.Timebase,
 	f *robocache.Feature,
