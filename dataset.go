@@ -14,7 +14,7 @@ type Info struct {
 	Version string `json:"version"`
 	Robot   string `json:"robot_type,omitempty"`
 	FPS     Rate   `json:"fps,omitzero"`
-	// Clock is the clock that "" stands for (Feature.Clock), if the dataset has several clocks.
+	// Clock names the clock of the rows (of streams with Feature.Clock ""), if there are several.
 	Clock    string    `json:"clock,omitempty"`
 	Episodes int       `json:"num_episodes"`
 	Frames   int64     `json:"num_frames"`

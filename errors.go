@@ -53,9 +53,9 @@ func ClassOf(err error) (name string, code int) {
 	return "failed", 1
 }
 
-// Bad reports whether err is a fault of the data, which another attempt would meet again.
-// It is false for faults of the transport, of the machine, of the caller and of RoboCache itself:
-// none of these may cost an episode.
+// Bad reports whether err is a fault of the data, which another attempt would meet again. It
+// returns false for faults of the transport, of the machine, of the caller and of RoboCache itself.
+// Such faults must not cause an episode to be skipped.
 func Bad(err error) bool {
 	for _, class := range []error{ErrInternal, ErrTemporary, ErrResourceLimit} {
 		if errors.Is(err, class) {

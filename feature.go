@@ -137,12 +137,14 @@ func (f *Feature) Scalar() bool { return len(f.Shape) == 0 || len(f.Shape) == 1 
 // DepthUnit returns the unit of stored depth, "m" or "mm". For coded video it is the unit of the
 // source. It returns "" if the stream is no depth or has another unit.
 func (f *Feature) DepthUnit() string {
-	switch {
-	case f.Depth != nil && f.Depth.Unit == "mm",
-		f.Depth != nil && f.Depth.Unit == "" && f.DType == Uint16 && f.Kind == KindImage:
-		return "mm"
-	case f.Depth != nil:
+	if f.Depth != nil {
+		if f.Depth.Unit == "mm" ||
+			f.Depth.Unit == "" && f.DType == Uint16 && f.Kind == KindImage {
+			return "mm"
+		}
 		return "m"
+	}
+	switch {
 	case f.Kind != KindImage || f.Channels != 1 || f.DType != Uint16 && f.DType != Float32:
 		return ""
 	case f.Unit == "m", f.Unit == "mm":

@@ -136,9 +136,9 @@ func (i *Info) ParseEpisodes(text string) (positions []int, err error) {
 	}
 	for _, r := range ranges {
 		from, to := i.ranksOf(r.first, r.last)
-		if _, behind := i.ranksOf(r.last, r.last); behind == i.Episodes &&
-			(from == to || i.indexAt(to-1) != r.last) {
-			// a range that ends behind the highest index is taken for a mistake
+		_, behind := i.ranksOf(r.last, r.last)
+		endsAfterLast := behind == i.Episodes && (from == to || i.indexAt(to-1) != r.last)
+		if endsAfterLast { // a range that ends after the highest index is taken for a mistake
 			return nil, i.noEpisode(r.last)
 		}
 		if from == to {
@@ -226,7 +226,7 @@ func (i *Info) ranksOf(first, last int64) (from, to int) {
 	return from, to
 }
 
-// positionAt returns the position of the episode of a rank by ascending index.
+// positionAt returns the position of the episode that is rank-th by ascending index.
 func (i *Info) positionAt(rank int) int {
 	if i.numbers == nil {
 		return rank
@@ -234,5 +234,5 @@ func (i *Info) positionAt(rank int) int {
 	return int(i.numbers.positions[rank])
 }
 
-// indexAt returns the index of the episode of a rank by ascending index.
+// indexAt returns the index of the episode that is rank-th by ascending index.
 func (i *Info) indexAt(rank int) int64 { return i.EpisodeIndex(i.positionAt(rank)) }

@@ -289,17 +289,13 @@ func (f *Feature) CheckSummable(channels []int) error {
 	if found == "" || len(channels) == 0 {
 		return nil
 	}
+	asRows := Option("align", "modes", f.Key, "previous")
+	chosen := Option("align", "relative", f.Key, []int{0, 1, 2})
 	return Unsupported(
 		"align",
 		Where{"stream": f.Key},
 		"mode sum: %s among the relative channels does not add up",
 		found,
-	).
-		WithHint("Pass %s to take the rows as they are, or %s with the channels that add up.",
-			Option(
-				"align",
-				"modes",
-				f.Key,
-				"previous",
-			), Option("align", "relative", f.Key, []int{0, 1, 2}))
+	).WithHint("Pass %s to take the rows as they are, or %s with the channels that add up.",
+		asRows, chosen)
 }

@@ -13,8 +13,8 @@ var TimeUnits = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 // unitNames lists TimeUnits, the longest first.
 var unitNames = []string{"s", "ms", "us", "ns"}
 
-// The steps between rows, in seconds, that a unit of timestamps may give. The lower bound is that
-// of seconds; rows faster than 1 kHz are not assumed of a smaller unit.
+// Plausible median steps between rows, in seconds: 1 ms to 10 s, and from 1 µs if the unit is s.
+// Rows faster than 1 kHz are not assumed for a smaller unit.
 const (
 	shortestStep   = 1e-6
 	usualStep      = 1e-3
@@ -114,8 +114,8 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	return g, nil
 }
 
-// coarseEpoch returns the unit of times since 1970 that float32 has rounded; "" if the values are
-// no such times. A second rounded time is at the same value, or at least 64 s later.
+// coarseEpoch returns the unit of times since 1970 that float32 has rounded. It returns "" for
+// other values. Distinct times rounded to float32 are at least 64 s apart.
 func coarseEpoch(values []float64) string {
 	if len(values) < 2 {
 		return ""
@@ -179,8 +179,8 @@ func unitError(g UnitGuess, plausible []string) error {
 	return e
 }
 
-// UnitFinding returns the finding of timestamps whose unit was inferred, or is not determined (err).
-// It returns nil if the unit is the usual one of the format.
+// UnitFinding returns the finding of timestamps whose unit was inferred, or is not determined
+// (err). It returns nil if the unit is the usual one of the format.
 func UnitFinding(g UnitGuess, err error, usual string, where Where) *Finding {
 	f := &Finding{Severity: SeverityInfo, Code: "timestamp-unit", Where: where}
 	if err != nil {

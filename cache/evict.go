@@ -129,7 +129,8 @@ func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFil
 	total := totalSize(v)
 	left := v[:0:0]
 	for _, f := range v {
-		if total <= target || !f.sealed || keepUsed && f.used >= d.openedAt || !d.removeShard(f) {
+		canEvict := total > target && f.sealed && !(keepUsed && f.used >= d.openedAt)
+		if !canEvict || !d.removeShard(f) {
 			left = append(left, f)
 			continue
 		}

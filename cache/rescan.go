@@ -11,8 +11,8 @@ import (
 const (
 	scanOnMiss = time.Second
 	scanOnHit  = 5 * time.Second
-	// A directory that changed less than this before a scan may change again with the same
-	// modification time.
+	// modTimeStep is the resolution of modification times. A later change within it leaves the same
+	// time, so the directory is scanned again.
 	modTimeStep = time.Second
 )
 

@@ -62,19 +62,19 @@ func alignToGrid(
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
 	}
-	how := align.ViewOptions{
+	viewOptions := align.ViewOptions{
 		DropInvalid: opt.DropInvalid && !opt.KeepGaps,
 		Rhythm:      true,
 		Exact:       true,
 		Threads:     opt.Threads,
 	}
 	if f.Keeps != nil {
-		how.Ignore = func(stream *robocache.Feature) bool { return !f.Keeps(stream) }
+		viewOptions.Ignore = func(stream *robocache.Feature) bool { return !f.Keeps(stream) }
 	}
 	if w.Shard != nil {
-		how.Episodes, how.Masks = opt.Episodes, opt.masks
+		viewOptions.Episodes, viewOptions.Masks = opt.Episodes, opt.masks
 	}
-	v, err := align.View(ctx, src, cfg, how)
+	v, err := align.View(ctx, src, cfg, viewOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,14 @@ func alignToGrid(
 	} else if dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}
-	made, err := json.Marshal(struct {
+	viewJSON, err := json.Marshal(struct {
 		Align       *align.Config `json:"align"`
 		DropInvalid bool          `json:"drop_invalid"`
 	}{&cfg, opt.DropInvalid})
 	if err != nil {
 		return nil, robocache.Misuse("convert", nil, "").WithCause(err)
 	}
-	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, true
+	w.View, w.FPS, w.OnGrid = string(viewJSON), cfg.HZ, true
 	if opt.Keys != nil {
 		// Masks of the chosen streams are written too. Every dataset has the task; it is not a
 		// stream of a view.

@@ -24,8 +24,8 @@ type segmented struct {
 	segments     []segment
 }
 
-// setCapabilities copies the capabilities of the source. It replaces those that address rows by
-// methods of segmented, or by nil if writers do not use them.
+// setCapabilities copies the capabilities of the source. Capabilities that address rows are
+// replaced: by methods of segmented, or by nil if no writer calls them.
 func (d *segmented) setCapabilities() {
 	d.capabilities = *d.Dataset.Capabilities()
 	c := &d.capabilities

@@ -44,8 +44,9 @@ func PlanShards(
 	var s shardSchema
 	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
-			if key, mask := strings.CutSuffix(g.Key, align.ValidSuffix); mask &&
-				src.Info().Feature(g.Key) == nil {
+			key, isMask := strings.CutSuffix(g.Key, align.ValidSuffix)
+			isNewMask := isMask && src.Info().Feature(g.Key) == nil
+			if isNewMask {
 				s.Masks = append(s.Masks, key)
 			}
 		}

@@ -145,8 +145,7 @@ func findDroppedSpan(
 			}
 		}
 		if late != nil {
-			// The stream that removes more is the one with the latest start or the one with the
-			// earliest end.
+			// Choose the stream that removes more time: the latest start or the earliest end.
 			first, last := late.start(), early.end()
 			for _, s := range all {
 				first, last = min(first, s.start()), max(last, s.end())

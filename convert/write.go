@@ -206,17 +206,17 @@ func Apart(dst string, sources ...string) error {
 
 // isWithin reports whether inner is outer or lies in it.
 func isWithin(inner, outer string) bool {
-	in, local := store.LocalPath(inner)
-	out, other := store.LocalPath(outer)
-	if !local || !other {
-		return local == other &&
+	innerPath, innerLocal := store.LocalPath(inner)
+	outerPath, outerLocal := store.LocalPath(outer)
+	if !innerLocal || !outerLocal {
+		return innerLocal == outerLocal &&
 			strings.HasPrefix(strings.TrimRight(inner, "/")+"/", strings.TrimRight(outer, "/")+"/")
 	}
-	want, err := os.Stat(out)
+	want, err := os.Stat(outerPath)
 	if err != nil {
 		return false // outer does not exist
 	}
-	for dir := resolveLinks(in); ; dir = filepath.Dir(dir) {
+	for dir := resolveLinks(innerPath); ; dir = filepath.Dir(dir) {
 		if i, err := os.Stat(dir); err == nil && os.SameFile(i, want) {
 			return true
 		}

@@ -142,15 +142,19 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 // source they are its indices. With several sources they are positions in the merged dataset. Verbs
 // do not change them.
 func (p *Plan) episodeNumbers(srcs []robocache.Dataset) []int64 {
+	out := make([]int64, len(p.Episodes))
+	if len(srcs) == 1 {
+		for i, e := range p.Episodes {
+			out[i] = srcs[0].Info().EpisodeIndex(e.Episode)
+		}
+		return out
+	}
 	first := make([]int64, len(srcs))
 	for i := 1; i < len(srcs); i++ {
 		first[i] = first[i-1] + int64(srcs[i-1].Info().Episodes)
 	}
-	out := make([]int64, len(p.Episodes))
 	for i, e := range p.Episodes {
-		if out[i] = first[e.Source] + int64(e.Episode); len(srcs) == 1 {
-			out[i] = srcs[0].Info().EpisodeIndex(e.Episode)
-		}
+		out[i] = first[e.Source] + int64(e.Episode)
 	}
 	return out
 }
@@ -180,16 +184,16 @@ func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if err := json.NewEncoder(h).
-		Encode([]any{
-			fingerprint,
-			info.Format,
-			info.Version,
-			info.FPS,
-			features,
-			info.Tasks,
-			info.Splits,
-		}); err != nil {
+	identity := []any{
+		fingerprint,
+		info.Format,
+		info.Version,
+		info.FPS,
+		features,
+		info.Tasks,
+		info.Splits,
+	}
+	if err := json.NewEncoder(h).Encode(identity); err != nil {
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
@@ -260,29 +264,21 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
 		p = report.Plan
 	} else if err := json.Unmarshal(b, p); err != nil {
-		if err := bad(err, "not a plan"); err != nil {
-			return nil, err
-		}
+		return nil, bad(err, "not a plan")
 	}
 	switch {
 	case p.Version != planVersion:
 		msg := fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)
-		if err := bad(nil, msg); err != nil {
-			return nil, err
-		}
+		return nil, bad(nil, msg)
 	case len(p.Sources) == 0 || len(p.Episodes) == 0:
-		if err := bad(nil, "a plan without sources or episodes"); err != nil {
-			return nil, err
-		}
+		return nil, bad(nil, "a plan without sources or episodes")
 	}
 	for i, e := range p.Episodes {
 		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 ||
 			e.Episode >= p.Sources[e.Source].Episodes ||
 			e.From < 0 || e.To <= e.From {
 			msg := fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)
-			if err := bad(nil, msg); err != nil {
-				return nil, err
-			}
+			return nil, bad(nil, msg)
 		}
 	}
 	for _, k := range p.Keys {
@@ -292,15 +288,11 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 				k.Key,
 				len(p.Sources),
 			)
-			if err := bad(nil, msg); err != nil {
-				return nil, err
-			}
+			return nil, bad(nil, msg)
 		}
 	}
 	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, p.Cut) {
-		if err := bad(nil, "cut is "+p.Cut); err != nil {
-			return nil, err
-		}
+		return nil, bad(nil, "cut is "+p.Cut)
 	}
 	return p, nil
 }

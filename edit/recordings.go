@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// SideStreams returns the streams whose samples in recordings/ are left out. It is empty if
-// writeRecordings keeps them.
+// SideStreams returns the rates in Hz, by stream, of the streams whose samples in recordings/ are
+// left out. It returns nil if writeRecordings keeps the samples.
 func (v *planDataset) SideStreams() map[string]float64 {
 	if v.sideProblem == "" {
 		return nil
@@ -179,11 +179,12 @@ func (v *planDataset) removeRecordings(ctx context.Context) {
 
 // joinURI returns the URI of a file or folder in a dataset.
 func joinURI(uri, name string) string {
-	base, query, ok := strings.Cut(uri, "?")
+	base, query, hasQuery := strings.Cut(uri, "?")
 	if !strings.Contains(uri, "://") {
 		return filepath.Join(uri, filepath.FromSlash(name))
 	}
-	if base = strings.TrimRight(base, "/") + "/" + name; ok {
+	base = strings.TrimRight(base, "/") + "/" + name
+	if hasQuery {
 		base += "?" + query
 	}
 	return base

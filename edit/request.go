@@ -29,8 +29,8 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// Cut is CutHidden (default), CutExact or CutSnap.
 	Cut string `json:"cut,omitempty"`
-	// Stats selects the frame statistics: of changed episodes (default), or none ("rows").
-	// Statistics of rows are always computed.
+	// Stats selects the image statistics: "" computes those of changed episodes, "rows" computes
+	// none. Statistics of rows are always computed.
 	Stats    string                   `json:"stats,omitempty"`
 	Threads  int                      `json:"threads,omitempty"`
 	Progress func(robocache.Progress) `json:"-"`

@@ -69,13 +69,20 @@ func (e *editor) renameFeatures(_ context.Context, v *Verb) error {
 	return nil
 }
 
+// bookkeepingColumns are reserved for the columns that a writer adds itself.
+var bookkeepingColumns = []string{
+	"timestamp",
+	"frame_index",
+	"episode_index",
+	"index",
+	"task_index",
+	"task",
+}
+
 // checkFeatureName returns an error if name cannot be the name of a new feature.
 func checkFeatureName(name string) error {
 	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") ||
-		slices.Contains([]string{
-			"timestamp", "frame_index", "episode_index", "index", "task_index",
-			"task",
-		}, name) {
+		slices.Contains(bookkeepingColumns, name) {
 		return misuse(
 			robocache.Where{"stream": name},
 			"no name for a feature: "+strconv.Quote(name),

@@ -388,8 +388,8 @@ func (v *planDataset) Times(ctx context.Context, e int, key string) (_ []int64, 
 	return times[from:to], nil
 }
 
-// eachSourceRun calls fn for each run of consecutive rows of one source. fn gets their positions in
-// the source; they are rows[at : at+n] of the caller.
+// eachSourceRun calls fn for each run of consecutive rows of one source. fn gets the run's rows in
+// the source. at is the offset of the run in the rows of the caller.
 func (v *planDataset) eachSourceRun(
 	ctx context.Context,
 	key string,
@@ -397,15 +397,17 @@ func (v *planDataset) eachSourceRun(
 	fn func(source int, name string, rows []robocache.Row, at int) error,
 ) error {
 	out := make([]robocache.Row, 0, len(rows))
-	at, source, episode, from := 0, -1, -1, 0
-	name := ""
+	at := 0
+	source, name := -1, ""
+	episode, from := -1, 0
 	send := func(to int) error {
 		if len(out) > 0 {
 			if err := fn(source, name, out, at); err != nil {
 				return err
 			}
 		}
-		at, out = to, out[:0]
+		at = to
+		out = out[:0]
 		return nil
 	}
 	for i, r := range rows {
@@ -453,15 +455,17 @@ func (v *planDataset) Frames(
 		if v.library == nil {
 			return nil
 		}
-		was, is := "", ""
+		// A merged library names files SOURCE/PATH.
+		path, prefixed := "", ""
 		for i := range part {
 			if part[i].Path == "" {
 				continue
 			}
-			if part[i].Path != was {
-				was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
+			if part[i].Path != path {
+				path = part[i].Path
+				prefixed = strconv.Itoa(source) + "/" + path
 			}
-			part[i].Path = is
+			part[i].Path = prefixed
 		}
 		return nil
 	}

@@ -73,6 +73,7 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 	for _, p := range parts {
 		p.files = e.unchangedFiles(ctx, p)
 	}
+	// Copy files only if every part can be copied.
 	if slices.ContainsFunc(parts, func(p *Plan) bool { return p.files == nil }) {
 		for _, p := range parts {
 			p.files = nil
@@ -230,7 +231,8 @@ func (e *editor) writerOptions(p *Plan) map[string]string {
 		}
 		switch {
 		case s.All && (s.Codec != "" || s.Width == 0):
-			// Otherwise the other size already forces encoding, and H.264 may replace AV1.
+			// Without a new size nothing else forces encoding, so name a codec (default AV1). A new
+			// size forces encoding by itself, and H.264 may then replace AV1.
 			out["video_codec"] = cmp.Or(s.Codec, "av1")
 		case s.Codec != "":
 			out["codec"] = s.Codec

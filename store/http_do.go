@@ -17,8 +17,7 @@ type Request struct {
 	URL    *url.URL // on the store's own host
 	Header http.Header
 	Body   *io.SectionReader // each attempt sends it from its first byte
-	// Number of bytes that the server copies before it responds. The server may be silent for that
-	// time.
+	// Copies is the number of bytes that the server copies itself. The stall limit grows with it.
 	Copies int64
 	Expect []int // accepted statuses in addition to 200 to 206
 	// Whole reports whether the body is complete. If it returns false, the request is repeated. nil

@@ -20,8 +20,8 @@ import (
 // Only causes that cannot contain secrets are kept unchanged.
 func (a *attempt) networkError(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
-		// A stall, the deadline or the caller's cancellation. runOperation checks the contexts
-		// first.
+		// runOperation retries a stall. It reports the deadline and the caller's cancellation
+		// itself.
 		return &transient{err: cause}
 	}
 	var own *robocache.Error

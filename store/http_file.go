@@ -10,13 +10,13 @@ import (
 
 // httpFile is a file on a server, pinned to the version that Open found.
 type httpFile struct {
-	h      *HTTP
-	name   string
-	pin    pin
-	head   []byte // bytes that Open read; never modified
-	closed atomic.Bool
-	once   sync.Once
-	block  robocache.Ranged // the same file, read through the store's cache
+	h            *HTTP
+	name         string
+	pin          pin
+	head         []byte // bytes that Open read; never modified
+	closed       atomic.Bool
+	once         sync.Once
+	cachedReader robocache.Ranged // the same file, read through the store's cache
 }
 
 func (f *httpFile) Size() int64     { return f.pin.size }
@@ -35,10 +35,10 @@ func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return rangeError(f.h.uri, f.name, off, len(p), f.pin.size)
 	}
 	if k := f.h.readCache.Load(); k.currentCache() != nil {
-		f.once.Do(
-			func() { f.block = CachedRanged(uncachedFile{f}, f.h.cacheID(f.name), k, k.block) },
-		)
-		return f.block.ReadAt(ctx, p, off)
+		f.once.Do(func() {
+			f.cachedReader = CachedRanged(uncachedFile{f}, f.h.cacheID(f.name), k, k.blockSize)
+		})
+		return f.cachedReader.ReadAt(ctx, p, off)
 	}
 	return f.readUncached(ctx, p, off)
 }

@@ -74,8 +74,8 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// isPrivateName reports whether the user's own host is private. Its redirects may then be private
-// too.
+// isPrivateName reports whether host is localhost or a private address. If the user's own host is
+// private, its redirects may be private too.
 func isPrivateName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

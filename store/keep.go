@@ -26,12 +26,12 @@ func Keep(s Store, c BlockCache, block int64) (end func()) {
 func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
 	h.readCache.CompareAndSwap(
 		nil,
-		&readCache{block: block, pins: map[string]pin{}, folders: map[string]*folderListing{}},
+		&readCache{blockSize: block, pins: map[string]pin{}, folders: map[string]*folderListing{}},
 	)
 	k := h.readCache.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.caches = append(k.caches, &c)
+	k.caches = append(k.caches, &c) // the address identifies this registration
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -42,7 +42,7 @@ func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
 // readCache holds the caches of a store and is itself a BlockCache that uses the current one. A nil
 // readCache caches nothing.
 type readCache struct {
-	block int64
+	blockSize int64
 
 	mu      sync.RWMutex
 	caches  []*BlockCache
@@ -135,7 +135,7 @@ func (k *readCache) cachedWhole(ctx context.Context, h *HTTP, name string, limit
 		return nil
 	}
 	data := make([]byte, p.size)
-	f := newCachedFile(&httpFile{h: h, name: name, pin: p}, h.cacheID(name), k, k.block)
+	f := newCachedFile(&httpFile{h: h, name: name, pin: p}, h.cacheID(name), k, k.blockSize)
 	for b := int64(0); b*f.block < p.size; b++ {
 		if !f.copyCached(b, data, 0) {
 			return nil
@@ -152,7 +152,7 @@ func (k *readCache) putWhole(h *HTTP, name string, p pin, data []byte) {
 	f := &httpFile{h: h, name: name, pin: p}
 	if f.Versioned() {
 		k.pinVersion(name, p)
-		newCachedFile(f, h.cacheID(name), k, k.block).putBlocks(0, data)
+		newCachedFile(f, h.cacheID(name), k, k.blockSize).putBlocks(0, data)
 	}
 }
 

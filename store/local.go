@@ -263,7 +263,7 @@ func (l *Local) findFiles(
 	if err := storeError("list", l.uri, "", err); err != nil {
 		return nil, err
 	}
-	w := fileWalk{l: l, is: is}
+	w := fileWalk{l: l, wanted: is}
 	if err := w.walkFolder(ctx, prefix, nil, false); err != nil {
 		return nil, err
 	}
@@ -271,22 +271,22 @@ func (l *Local) findFiles(
 	return w.entries, nil
 }
 
-// fileWalk lists files recursively. If is is set, it also lists other entries whose names is
-// accepts.
+// fileWalk lists files recursively. If wanted is set, it also lists other entries whose
+// names wanted accepts.
 type fileWalk struct {
 	l        *Local
-	is       func(name string) bool
+	wanted   func(name string) bool
 	entries  []Entry
 	followed int // number of followed links to folders inside linked folders
 }
 
-// walkFolder lists dir. above holds its parent folders. linked reports whether a link leads to dir
-// or a parent.
+// walkFolder lists dir. above holds its parent folders. belowLink reports whether a link leads to
+// dir or a parent.
 func (w *fileWalk) walkFolder(
 	ctx context.Context,
 	dir string,
 	above []fs.FileInfo,
-	linked bool,
+	belowLink bool,
 ) error {
 	l := w.l
 	if err := ctx.Err(); err != nil {
@@ -330,7 +330,8 @@ func (w *fileWalk) walkFolder(
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		if err := w.walkEntry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
+		name := path.Join(dir, e.Name())
+		if err := w.walkEntry(ctx, name, e.Type(), above, belowLink); err != nil {
 			return err
 		}
 	}
@@ -338,19 +339,20 @@ func (w *fileWalk) walkFolder(
 }
 
 // walkEntry lists a file, or the files below a folder. mode is the type of the entry itself. If it
-// is a link, the target decides. above and linked are those of walkFolder for the entry's folder.
+// is a link, the target decides. above and belowLink are those of walkFolder for the entry's
+// folder.
 func (w *fileWalk) walkEntry(
 	ctx context.Context,
 	name string,
 	mode fs.FileMode,
 	above []fs.FileInfo,
-	linked bool,
+	belowLink bool,
 ) error {
-	link := mode&fs.ModeSymlink != 0
-	if link || mode.IsRegular() {
+	isLink := mode&fs.ModeSymlink != 0
+	if isLink || mode.IsRegular() {
 		info, err := w.l.statName(name)
 		if err != nil {
-			if link {
+			if isLink {
 				w.addIrregular(name, w.l.openError("list", name, err))
 				return nil
 			}
@@ -373,7 +375,7 @@ func (w *fileWalk) walkEntry(
 		w.addIrregular(name, w.l.notRegular("list", name, mode))
 		return nil
 	}
-	if link && linked {
+	if isLink && belowLink {
 		w.followed++
 		if w.followed > maxFollowed {
 			return robocache.ResourceLimit("list", robocache.Where{
@@ -384,14 +386,14 @@ func (w *fileWalk) walkEntry(
 		}
 	}
 	before := len(w.entries)
-	if err := w.walkFolder(ctx, name, above, linked || link); err != nil {
+	if err := w.walkFolder(ctx, name, above, belowLink || isLink); err != nil {
 		return err
 	}
-	if w.is == nil || !w.is(name) {
+	if w.wanted == nil || !w.wanted(name) {
 		return nil
 	}
 	// The folder has a name like a wanted file. Report it, unless it contains wanted files.
-	isWanted := func(e Entry) bool { return w.is(e.Name) }
+	isWanted := func(e Entry) bool { return w.wanted(e.Name) }
 	if !slices.ContainsFunc(w.entries[before:], isWanted) {
 		w.entries = append(w.entries, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
@@ -401,7 +403,7 @@ func (w *fileWalk) walkEntry(
 // addIrregular lists an entry that is not a regular file. It does so only if the caller wants a
 // file of that name, or if the entry is a link that may lead to a folder with wanted files.
 func (w *fileWalk) addIrregular(name string, err error) {
-	if w.is == nil || !w.is(name) && !w.l.mayHideFolder(name) {
+	if w.wanted == nil || !w.wanted(name) && !w.l.mayHideFolder(name) {
 		return
 	}
 	w.entries = append(w.entries, Entry{Name: name, Err: err})

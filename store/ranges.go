@@ -68,7 +68,8 @@ func mergeSpans(spans []Span, gap, limit int64) []spanRun {
 	return runs
 }
 
-// readMerged reads spans by runs, at most parallel at once. No goroutine outlives the call.
+// readMerged merges neighboring spans (mergeSpans) and reads up to parallel merged ranges at once.
+// No goroutine outlives the call.
 func readMerged(
 	ctx context.Context,
 	f robocache.Ranged,

@@ -19,14 +19,14 @@ func ReadFile(ctx context.Context, s Store, name string, limit int64) ([]byte, e
 	return ReadFileIn(ctx, s, name, limit, func(n int64) []byte { return make([]byte, n) })
 }
 
-// ReadFileIn is ReadFile into memory that room returns. It is used if the store knows the size
-// before reading.
+// ReadFileIn is ReadFile into memory that alloc returns. alloc is called only if the store knows
+// the size before reading.
 func ReadFileIn(
 	ctx context.Context,
 	s Store,
 	name string,
 	limit int64,
-	room func(n int64) []byte,
+	alloc func(n int64) []byte,
 ) (data []byte, err error) {
 	if r, ok := s.(wholeReader); ok {
 		return r.readWholeFile(ctx, name, limit)
@@ -45,7 +45,7 @@ func ReadFileIn(
 	if size > limit || int64(int(size)) != size {
 		return nil, tooLarge(s.URI(), name, size, limit)
 	}
-	data = room(size)
+	data = alloc(size)
 	if err := f.ReadAt(ctx, data, 0); err != nil {
 		return nil, err
 	}

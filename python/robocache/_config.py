@@ -365,8 +365,8 @@ def sample_config(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     return {**check_options(SAMPLE, given, known), **_statistics.statistics_config(given, known)}
 
 
-def normalize_selected(config: dict[str, Any]) -> None:
-    """Removes the keys that keys= does not select from a normalizer of another loader."""
+def drop_unselected_normalizers(config: dict[str, Any]) -> None:
+    """Drops, from a normalizer given as normalize=, the keys that keys= leaves out."""
     v, keys = config.get("normalize"), config.get("keys")
     if isinstance(v, NormVectors) and keys is not None:
         config["normalize"] = NormVectors({k: one for k, one in v.items() if k in keys})

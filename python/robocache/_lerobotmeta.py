@@ -379,7 +379,8 @@ class LeRobotDatasetMetadata:
         i = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
         if not 0 <= i < n:
             raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
-        return Path(files["names"][i if files.get("of") is None else files["of"][i]])
+        file_index = i if files.get("of") is None else files["of"][i]
+        return Path(files["names"][file_index])
 
     def get_data_file_path(self, ep_index: int) -> Path:
         """Returns the path of an episode's Parquet file, relative to root.

@@ -59,9 +59,15 @@ class RankResolver:
         else:
             found = _rank_from_group() or _rank_from_environment()
             if r is None:
-                r = found[0] if found is not None and found[1] == w else 0 if w == 1 else None
+                if found is not None and found[1] == w:
+                    r = found[0]
+                elif w == 1:
+                    r = 0
             elif w is None:
-                w = found[1] if found is not None else 1 if r == 0 else None
+                if found is not None:
+                    w = found[1]
+                elif r == 0:
+                    w = 1
         if r is None or w is None:
             raise Misuse(
                 f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=",

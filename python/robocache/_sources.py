@@ -102,5 +102,5 @@ def share_normalizer(mix: list[Mix], v: Any) -> Any:
         m._config.setdefault(
             "normalize", _config.SAMPLE["normalize"]("normalize", part, m.features)
         )
-        _config.normalize_selected(m._config)
+        _config.drop_unselected_normalizers(m._config)
     return None

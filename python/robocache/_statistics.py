@@ -24,7 +24,9 @@ def parse_statistics(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarra
 
         def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
             a = np.array([np.nan if x is None else x for x in v], np.float64)
-            return a.reshape(shape) if int(np.prod(shape)) in (a.size, -1) else a
+            size = int(np.prod(shape))
+            is_unknown_shape, fits = size == -1, size == a.size
+            return a.reshape(shape) if is_unknown_shape or fits else a
 
         one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}
         one["count"] = np.array([s["count"]], np.int64)

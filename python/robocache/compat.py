@@ -121,10 +121,10 @@ def _resample_old(
     rule = {"mode": mode, "edge": edge, "max_gap": max_gap}
     target_times, seconds = _check_times(target_times)
     whole: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
-    for name, data, times in streams:
+    for i, (name, data, times) in enumerate(streams):
         times, own = _check_times(times)
         seconds = seconds and own
-        whole.append((name, data, times, rule if first is None or whole else first))
+        whole.append((name, data, times, first if first is not None and i == 0 else rule))
     clock: dict[str, Any] = (
         {"clock": "given", "epsilon": float(epsilon)} if seconds and mode != "mean" else {}
     )

@@ -204,7 +204,7 @@ class Loader(OrderMixin, _Base):
             **own,
             **_config.loader_config(given, self._mix is not None),
         }
-        _config.normalize_selected(self._config)
+        _config.drop_unselected_normalizers(self._config)
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._rank_resolver = RankResolver(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._rank_resolver.current()

@@ -141,7 +141,7 @@ class MapDataset(_Base):
             [*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it"
         )
         self._config = _config.sample_config(self.dataset.features, given)
-        _config.normalize_selected(self._config)
+        _config.drop_unselected_normalizers(self._config)
         _statistics.refuse_unused(self._config)
         self._open_map()
 

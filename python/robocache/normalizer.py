@@ -375,16 +375,17 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     size = int(np.prod(shape))
     x = (v.to(wide) if torch else v.astype(wide)).reshape((*lead, size // n, n))
 
-    def back(y: Any, dtype: Any) -> Any:
+    def restore_shape(y: Any, dtype: Any) -> Any:
         y = y.reshape((*lead, *shape))
         if dims is None:
             return y
         out = full.to(dtype) if torch else full.astype(dtype)
+        # Copy: never write into the caller's tensor.
         out = out.clone() if torch and out is full else out
         out[..., dims] = y if shape else y[..., None]
         return out
 
-    return x, back, wide
+    return x, restore_shape, wide
 
 
 def _scalar_like(x: float, like: Any, torch: Any) -> Any:
@@ -407,7 +408,7 @@ def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
 def _normalize_key(one: dict[str, Any], v: Any) -> Any:
     """Normalizes the values of one key."""
     torch = _torch_of(v)
-    x, back, wide = _as_rows(one, v)
+    x, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)
     constant = scale == 0
     with np.errstate(all="ignore"):
@@ -422,16 +423,16 @@ def _normalize_key(one: dict[str, Any], v: Any) -> Any:
     if one.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
     dtype = _result_dtype(one, torch)
-    return _cast_to(back(y, dtype), dtype, torch)
+    return _cast_to(restore_shape(y, dtype), dtype, torch)
 
 
 def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
     """Inverts the normalization of one key."""
     torch = _torch_of(v)
-    y, back, wide = _as_rows(one, v)
+    y, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)
     x = y * scale + shift if one["mode"] == "mean_std" else (y + 1) * scale / 2 + shift
-    return _cast_to(back(x, wide), wide, torch)
+    return _cast_to(restore_shape(x, wide), wide, torch)
 
 
 def _cast_to(v: Any, dtype: Any, torch: Any) -> Any:

@@ -283,6 +283,20 @@ def _find_recent(
         return None, None, []
 
 
+def _is_integer_list(points: Any, view: View) -> bool:
+    """Reports whether points is a Python sequence whose view has no float dtype."""
+    return view.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(
+        points, "dtype"
+    )
+
+
+def _batch_size(points: View, offsets: View | None) -> int | None:
+    """Returns the number of point clouds, or None if the points have no batch dimension."""
+    if offsets is not None:
+        return offsets.shape[0] - 1
+    return points.shape[0] if len(points.shape) == 3 else None
+
+
 class _VoxelCall:
     """The checked inputs of voxelize."""
 
@@ -323,10 +337,7 @@ class _VoxelCall:
             and not self.points.tensor
         ):
             self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # An empty list.
-        if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(
-            points, "dtype"
-        ):
-            # A list of integers.
+        if _is_integer_list(points, self.points):
             self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
             raise Misuse(
@@ -344,13 +355,7 @@ class _VoxelCall:
         )
         require_same_device(self.views())
         shape = self.points.shape
-        self.batch: int | None = (
-            self.offsets.shape[0] - 1
-            if self.offsets is not None
-            else shape[0]
-            if len(shape) == 3
-            else None
-        )
+        self.batch: int | None = _batch_size(self.points, self.offsets)
         self.total: int = shape[0] if len(shape) == 2 else shape[0] * shape[1]
         self.width: int = (
             self.features.shape[-1] if self.features is not None and self.features.shape else 0

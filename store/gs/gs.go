@@ -241,6 +241,7 @@ func (s *Store) createObject(
 				return err
 			}
 			switch {
+			// An earlier attempt may have stored the object.
 			case a.Status < 300 || a.Tries > 1 && store.Holds(ctx, s, name, body):
 				return nil
 			case a.Status == http.StatusPreconditionFailed:

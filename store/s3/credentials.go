@@ -16,21 +16,25 @@ func credentialChain(
 	aws bool,
 ) (_ *credentials.Credentials, _ *http.Client, named bool) {
 	role := &credentials.IAM{}
-	var in []credentials.Provider
+	var providers []credentials.Provider
 	if profile == "" {
-		in = append(in, &credentials.EnvAWS{})
+		providers = append(providers, &credentials.EnvAWS{})
 		if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
 			role.Endpoint = os.Getenv("AWS_ENDPOINT_URL_STS")
-			in, named = append(in, role), true
+			providers = append(providers, role)
+			named = true
 		}
 	}
-	in = append(in, &credentials.FileAWSCredentials{Profile: profile})
-	container := os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") +
-		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
-	if profile == "" &&
-		(container != "" || aws && os.Getenv("AWS_EC2_METADATA_DISABLED") != "true") {
-		in = append(in, role)
+	providers = append(providers, &credentials.FileAWSCredentials{Profile: profile})
+	hasContainerRole := os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "" ||
+		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != ""
+	hasMachineRole := aws && os.Getenv("AWS_EC2_METADATA_DISABLED") != "true"
+	if profile == "" {
+		named = named || hasContainerRole
+		if hasContainerRole || hasMachineRole {
+			providers = append(providers, role)
+		}
 	}
 	client := &http.Client{Timeout: 5 * time.Second}
-	return credentials.NewChainCredentials(in), client, named || profile == "" && container != ""
+	return credentials.NewChainCredentials(providers), client, named
 }

@@ -68,7 +68,7 @@ def _first_and_last(
 
 
 def uniform_grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> np.ndarray:
-    """Returns the targets, [T], or [B, T] if entries have their own clocks.
+    """Returns the target times, [T], or [B, T] if entries have their own clocks.
 
     T is the number of rows of the longest entry. The rows after the end of a shorter entry are not
     valid.
