@@ -6,6 +6,6 @@ import "github.com/goatnote-inc/robocache"
 
 const instructions = ""
 
-func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) { return nil }
+func lerpKernel(src, dst robocache.DType, f kernelForm) func(*rowArgs) { return nil }
 
 func slerpKernel() func(*rowArgs) { return nil }
