@@ -269,7 +269,7 @@ func batchError(op, what string, want, got int) error {
 	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
 		Expected(strconv.Itoa(want), strconv.Itoa(got)).
 		WithHint("Times [S] and targets [T] are shared by the batch. " +
-			"Expand other batch sizes before the call.")
+			"Expand the others to avoid a batch size mismatch.")
 }
 
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
