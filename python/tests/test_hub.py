@@ -268,7 +268,7 @@ def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
         ("reset", "/lfs/", 0, ""),
         ("reset", "/commit/", 0, ""),
         (500, "/repos/create", 0, ""),
-        (409, "/commit/", 75, "meanwhile"),
+        (409, "/commit/", 75, "by another commit"),
     ],
 )
 def test_faults(hub: Hub, arm: Path, what: Any, where: str, code: int, says: str) -> None:
@@ -338,7 +338,7 @@ def test_refused(hub: Hub, arm: Path, tmp_path: Path) -> None:
     line(
         command(hub, "push", str(arm), REPO, "--python", "/nonexistent/python"),
         12,
-        "no Python here",
+        "no Python interpreter",
     )
     line(command(hub, "push", str(arm), "no-owner"), 2, "owner/name")
     assert not hub.repos
