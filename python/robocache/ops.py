@@ -127,8 +127,8 @@ def resample(
 ) -> Any:
     """Interpolates rows at new times.
 
-    Formulas and ties are in docs/kernels.md. Linear interpolation is x0 + w * (x1 - x0) with w = (t
-    - t0) / (t1 - t0).
+    Linear interpolation is x0 + w * (x1 - x0) with w = (t - t0) / (t1 - t0). docs/kernels.md has
+    the other formulas and the rule for ties.
 
     Args:
         data: [B, S, D], [S, D] or [S], with any strides. float32, float16, bfloat16 or float64; any

@@ -277,7 +277,7 @@ def test_checkpoints(source, tmp_path):
     os.remove(whole)
     assert (robocache.open(uri).num_frames, robocache.open(uri).num_episodes) == (want, 9)
     os.remove(glob.glob(os.path.join(log, "*.0000000002.0000000002.parquet"))[0])
-    with pytest.raises(robocache.NotFound, match="a commit is not there"):
+    with pytest.raises(robocache.NotFound, match="a commit is missing"):
         robocache.open(uri)
 
 

@@ -81,7 +81,7 @@ def test_every_name_is_there(pages: dict[Path, Page], site: Path) -> None:
         n for n in robocache.__all__ if n != "__version__" and f"robocache.{n}" not in named
     }
     assert {f"robocache.Loader.{n}" for n in ("state_dict", "order", "stats")} <= named
-    assert "Package robocache is the domain" in (site / "go" / "robocache.html").read_text()
+    assert "Package robocache defines the terms" in (site / "go" / "robocache.html").read_text()
 
 
 def test_links(pages: dict[Path, Page], site: Path) -> None:

@@ -112,7 +112,7 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
         native(w, 9, 6)
         w.delete_last_episode()
     check_native(path, [8, 5])
-    with pytest.raises(robocache.Misuse, match="rates of their own"):
+    with pytest.raises(robocache.Misuse, match="their own rates"):
         robocache.Writer(path, 30, {**NATIVE, "joints": {**NATIVE["joints"], "hz": 50}})
     with robocache.Writer(path) as w:
         assert w.streams == {"joints": 100, "force": 250}
