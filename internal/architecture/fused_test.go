@@ -19,18 +19,18 @@ var exact = []string{"", "align", "kernel", "kernel/cpu", "kernel/cuda", "mappin
 // and why the results do not change.
 var fused = map[string]string{
 	"kernel.fma64":                          "math.FMA",
-	"kernel.(*run).angle":                   "math.FMA",
+	"kernel.(*resampleRun).angleRow":        "math.FMA",
 	"kernel/cpu.bracketGo":                  "math.FMA",
 	"kernel/cpu.lerpWide[go.shape.float32]": "math.FMA",
 	"kernel/cpu.lerpWide[go.shape.float64]": "math.FMA",
 	"kernel.FMA32":                          "the product of two float32 is exact in float64",
 	"kernel.fma32Odd":                       "the product of two float32 is exact in float64",
-	"kernel.(*run).lerp": "math.FMA, and the product of two float32 is exact " +
+	"kernel.(*resampleRun).lerpColumns": "math.FMA, and the product of two float32 is exact " +
 		"in float64",
-	"kernel.(*run).lerpDense":            "the product of two float32 is exact in float64",
-	"kernel.euler.angles":                "doubling is exact",
-	"kernel/cuda.threadsFor":             "the size of a launch, no value",
-	"kernel/cuda.(*voxelParams).quickOf": "a small integer by a power of two is exact",
+	"kernel.(*resampleRun).lerpDense":     "the product of two float32 is exact in float64",
+	"kernel.eulerOrder.nearestAngles":     "doubling is exact",
+	"kernel/cuda.threadsFor":              "the size of a launch, no value",
+	"kernel/cuda.(*voxelParams).setQuick": "a small integer by a power of two is exact",
 }
 
 var (
