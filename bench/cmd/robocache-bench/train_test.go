@@ -279,7 +279,7 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 		t.Errorf("exit %d: %s %s", code, errs, text)
 	}
 	for _, c := range []struct{ say, runners, device, decode string }{
-		{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"},
+		{"--device: expected cpu, or cuda with --runners robocache only", "engine", "cuda", "gpu"},
 		{"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"},
 	} {
 		if code, _, errs := call(t, "load", set, "--runners", c.runners, "--device", c.device,
