@@ -146,7 +146,7 @@ def test_a_set_that_is_too_small(tmp_path, exact):
     a.steps = 10**6
     with pytest.raises(
         RuntimeError,
-        match="the set is too small: its 1270 samples are 79 steps an epoch, "
+        match="the set is too small: an epoch of its 1270 samples has 79 steps, "
         "and 12661 epochs would be needed",
     ):
         train_data.plan(a)
