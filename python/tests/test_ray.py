@@ -76,7 +76,7 @@ def cluster():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(robocache.ray, "_PAUSE", 0.05)
+    monkeypatch.setattr(robocache.ray, "_PAUSE_SECONDS", 0.05)
 
 
 def worker(folder: Path, total: int, codes: dict[int, str]) -> list[str]:
