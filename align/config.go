@@ -30,7 +30,8 @@ type Config struct {
 	Offset map[string]Nanos `json:"offset,omitempty"` // added to the timestamps of a stream
 	// Latency is how old a sample is when it gets its timestamp. It is subtracted from the
 	// timestamps of a stream.
-	Latency map[string]Nanos `json:"latency,omitempty"`
+	Latency map[string]Latency `json:"latency,omitempty"`
+	CausalOptions
 	// Drift is the rate error of a stream's clock. It is removed before offset and latency are
 	// applied: time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency. By default, at is the
 	// stream's first timestamp in the episode (robocache.Drift).
@@ -56,6 +57,86 @@ type Config struct {
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
 	// maximal bytes of all results; 0 = 1 GiB
 	Budget int64 `json:"memory_budget,omitempty"`
+}
+
+// CausalOptions are the options of causal alignment: observations use only samples that have
+// arrived at the tick (align.A21).
+type CausalOptions struct {
+	Causal bool `json:"causal,omitempty"`
+	// Delay is how long before the tick a stream is evaluated. Modes other than previous and
+	// nearest need it, so that both neighbors of the evaluated time have arrived.
+	Delay PerKey[Nanos] `json:"delay,omitzero"`
+	// MaxAge is the maximum age of a held sample at the tick; 0 = no limit. Stale states what an
+	// older sample, or none, leads to.
+	MaxAge PerKey[Nanos] `json:"max_age,omitzero"`
+	Stale  PerKey[Stale] `json:"stale,omitzero"`
+	// Targets names streams that are labels and may look ahead, besides actions and rewards.
+	Targets []string `json:"targets,omitempty"`
+	// ArrivalDelay is how long a sample takes from its recorded arrival, or from its timestamp if
+	// the recording has no arrival times, until a policy can use it.
+	ArrivalDelay PerKey[Nanos] `json:"arrival_delay,omitzero"`
+}
+
+// Stale states what a causal row without a sample that is young enough leads to: "mask" (the
+// default) marks the row, "error" is an error.
+type Stale string
+
+// Values of Stale.
+const (
+	StaleMask  Stale = "mask"
+	StaleError Stale = "error"
+)
+
+// Latency is the option latency of a stream: a duration, or a distribution of ages. In JSON it is a
+// duration, {"measured": true}, or {"uniform": [low, high]}.
+type Latency struct {
+	Fixed Nanos
+	Draw  AgeDraw
+}
+
+// AgeDraw states how the age of the newest usable sample is drawn for each training sample. The zero
+// value draws nothing.
+type AgeDraw struct {
+	Measured bool     // from the delays between timestamps and arrivals of the episode
+	Uniform  [2]Nanos // evenly between two ages
+}
+
+// IsZero reports whether nothing is drawn.
+func (d AgeDraw) IsZero() bool { return d == AgeDraw{} }
+
+// latencyJSON is the JSON of a drawn latency.
+type latencyJSON struct {
+	Measured bool     `json:"measured,omitempty"`
+	Uniform  [2]Nanos `json:"uniform,omitzero"`
+}
+
+// UnmarshalJSON reads a duration or a distribution.
+func (l *Latency) UnmarshalJSON(b []byte) error {
+	*l = Latency{}
+	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
+		return l.Fixed.UnmarshalJSON(b)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var j latencyJSON
+	if err := dec.Decode(&j); err != nil {
+		return err
+	}
+	low, high := j.Uniform[0], j.Uniform[1]
+	if j.Measured == (j.Uniform != [2]Nanos{}) || low < 0 || high < low {
+		return robocache.Misuse("align", nil, "latency").
+			Expected(`a duration, {"measured": true} or {"uniform": [low, high]}`, string(b))
+	}
+	l.Draw = AgeDraw(j)
+	return nil
+}
+
+// MarshalJSON writes the form that UnmarshalJSON reads.
+func (l Latency) MarshalJSON() ([]byte, error) {
+	if l.Draw.IsZero() {
+		return l.Fixed.MarshalJSON()
+	}
+	return json.Marshal(latencyJSON(l.Draw))
 }
 
 // Nanos is a duration in ns. In JSON it is seconds, or text with a unit (robocache.ParseDuration).
@@ -198,6 +279,9 @@ func (c *Config) validateNames(info *robocache.Info) error {
 	case c.Window < 0:
 		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
 	}
+	if err := c.CheckCausal(); err != nil {
+		return err
+	}
 	return c.CheckShifts()
 }
 
@@ -221,6 +305,11 @@ func (c *Config) namedByOption() []namedStreams {
 		{"max_gap", keysOf(c.MaxGap.Keys)},
 		{"offset", keysOf(c.Offset)},
 		{"latency", keysOf(c.Latency)},
+		{"delay", keysOf(c.Delay.Keys)},
+		{"max_age", keysOf(c.MaxAge.Keys)},
+		{"stale", keysOf(c.Stale.Keys)},
+		{"arrival_delay", keysOf(c.ArrivalDelay.Keys)},
+		{"targets", slices.Clone(c.Targets)},
 		{"drift", keysOf(c.Drift)},
 		{"clock", keysOf(c.Clock)},
 		{"period", keysOf(c.Period)},

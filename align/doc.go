@@ -55,6 +55,13 @@
 //	           the sums add up to those of the samples, except for the part of the last sample
 //	           after the last row. Unlike align.A2 and align.A3, a row reads all samples in its
 //	           time. It is invalid if it covers only a part of a sample longer than max_gap.
+//	align.A21  Under causal, the row of an observation at tick t is the row of a plan over the samples
+//	           that had arrived at t, evaluated at t - delay. A sample arrives at its log time
+//	           (Capabilities.Clocks) or, without one, with its timestamp, and arrival_delay later.
+//	           previous and nearest hold the newest sample for every later target within max_gap,
+//	           and within max_age of the tick. If nothing has arrived, the row is zero and invalid
+//	           under every edge policy except error. stale="error" is the edge policy error.
+//	           Labels (actions, rewards, Config.Targets) and "task" are aligned as without causal.
 //
 // Intuitively, a plan is a sparse matrix with at most two entries per row. Package kernel applies
 // it to the values of every stream on the clock.

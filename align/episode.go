@@ -81,13 +81,14 @@ type source struct {
 	feature robocache.Feature
 	opt     Options
 	clock   int   // index into clocks
+	arrived int   // index into clocks of the arrivals of a causal stream
 	summed  []int // sum: the channels that are summed
 }
 
 type cachedPlan struct {
-	clock int
-	opt   Options
-	plan  *kernel.Plan
+	clock, arrived int
+	opt            Options
+	plan           *kernel.Plan
 }
 
 func (a *aligner) alignEpisode() (_ *Aligned, err error) {
@@ -128,6 +129,9 @@ func (a *aligner) prepareStreams() ([]int64, error) {
 			return nil, err
 		}
 		if s.clock, err = a.clockIndex(f.Key); err != nil {
+			return nil, err
+		}
+		if s.arrived, err = a.arrivalIndex(&s); err != nil {
 			return nil, err
 		}
 		a.streams = append(a.streams, s)
@@ -176,6 +180,17 @@ func (a *aligner) resolveOptions(f robocache.Feature) (source, error) {
 	var chosen bool
 	s.opt.Mode, chosen = a.cfg.Mode(&f)
 	s.opt.Hold = f.Latched && !chosen
+	var err error
+	if s.opt.Causality, err = a.cfg.CausalityOf(&f, HasArrivalTimes(a.ds, k)); err != nil {
+		return s, err
+	}
+	if !a.cfg.Latency[k].Draw.IsZero() {
+		return s, s.opt.streamError(robocache.ErrUnsupported, nil,
+			"a drawn latency: only samples of a loader have random draws", "", "")
+	}
+	if s.opt.IsCausal && a.cfg.Stale.For(k) == StaleError {
+		s.opt.Edge = EdgeError
+	}
 	if s.opt.Mode.Computes() &&
 		(f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
 		what := string(f.Kind)
@@ -280,13 +295,30 @@ func (a *aligner) clockIndex(key string) (int, error) {
 			return 0, err
 		}
 	}
+	return a.addClock(timestamps), nil
+}
+
+// arrivalIndex reads when the samples of a causal stream arrived. It returns the index of these
+// times among the clocks. Without such times it returns the clock of the timestamps.
+func (a *aligner) arrivalIndex(s *source) (int, error) {
+	k := s.feature.Key
+	if !s.opt.IsCausal || !HasArrivalTimes(a.ds, k) {
+		return s.clock, nil
+	}
+	times, err := ArrivalTimes(a.ctx, a.ds, a.ep, k, a.cfg.Clock[k])
+	return a.addClock(times), robocache.At(err, robocache.Where{"stream": k})
+}
+
+// addClock returns the index of a clock with the given times. The clock may be shared with other
+// streams.
+func (a *aligner) addClock(times []int64) int {
 	for i, c := range a.clocks {
-		if slices.Equal(c, timestamps) {
-			return i, nil
+		if slices.Equal(c, times) {
+			return i
 		}
 	}
-	a.clocks = append(a.clocks, timestamps)
-	return len(a.clocks) - 1, nil
+	a.clocks = append(a.clocks, times)
+	return len(a.clocks) - 1
 }
 
 func (a *aligner) makeTimeline() ([]int64, error) {
@@ -298,10 +330,12 @@ func (a *aligner) makeTimeline() ([]int64, error) {
 	}
 	var names []string
 	var streams [][]int64
-	for _, s := range a.streams {
+	for i := range a.streams {
+		s := &a.streams[i]
 		if timestamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key ||
 			Bounds(&s.feature, timestamps) {
-			names, streams = append(names, s.feature.Key), append(streams, timestamps)
+			bounds := s.opt.Usable(timestamps, a.clocks[s.arrived])
+			names, streams = append(names, s.feature.Key), append(streams, bounds)
 		}
 	}
 	if len(streams) == 0 { // if no stream bounds the extent, all streams do
@@ -357,19 +391,29 @@ func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) 
 	key := s.opt
 	key.Stream = ""
 	for _, c := range a.plans {
-		if c.clock == s.clock && c.opt == key {
+		if c.clock == s.clock && c.arrived == s.arrived && c.opt == key {
 			return c.plan, nil
 		}
 	}
 	if err := a.reserve(int64(len(times)) * planBytes(s.opt.Mode)); err != nil {
 		return nil, err
 	}
-	p, err := NewPlan(a.clocks[s.clock], times, s.opt)
+	p, err := a.newPlan(s, times)
 	if err != nil {
 		return nil, err
 	}
-	a.plans = append(a.plans, cachedPlan{s.clock, key, p})
+	a.plans = append(a.plans, cachedPlan{s.clock, s.arrived, key, p})
 	return p, nil
+}
+
+// newPlan returns the plan of a stream, causal or not.
+func (a *aligner) newPlan(s *source, times []int64) (*kernel.Plan, error) {
+	if !s.opt.IsCausal {
+		return NewPlan(a.clocks[s.clock], times, s.opt)
+	}
+	p := kernel.MakePlan(s.opt.Mode, len(times))
+	arrivals := NewArrivals(a.clocks[s.arrived])
+	return p, s.opt.FillCausal(p, a.clocks[s.clock], arrivals, times, times)
 }
 
 // makeStream computes the values of a stream by its plan.

@@ -462,8 +462,8 @@ func TestConfigJSON(t *testing.T) {
 	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 ||
 		c.Offset["a"] != -1_500_000 ||
 		c.Offset["b"] != 7e9 ||
-		c.Latency["a"] != 250_000 ||
-		c.Latency["b"] != 15e8 ||
+		c.Latency["a"].Fixed != 250_000 ||
+		c.Latency["b"].Fixed != 15e8 ||
 		c.Edge.For("a") != EdgeError ||
 		c.Edge.For("b") != EdgeMask ||
 		c.Modes["q"] != Slerp {

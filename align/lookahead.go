@@ -99,7 +99,7 @@ func isLabel(key string) bool {
 func (c *Config) rowsPerTick(info *robocache.Info, f *robocache.Feature) int {
 	severalClocks := info.Clock != "" ||
 		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })
-	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() ||
+	shifted := c.Offset[f.Key] != c.Latency[f.Key].Fixed || !c.Drift[f.Key].IsZero() ||
 		c.Clock[f.Key] != ""
 	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean {
 		return 0
@@ -121,7 +121,7 @@ func (c *Config) reachPastTick(
 	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
 ) (int64, error) {
 	mode, _ := c.Mode(f)
-	if mode == Previous {
+	if mode == Previous || c.IsCausal(f.Key) {
 		return 0, nil
 	}
 	if mode == Mean && (c.Window > 0 || !c.HZ.Zero()) {

@@ -42,6 +42,7 @@ type Options struct {
 	// (robocache.Feature.Latched)
 	Hold   bool
 	Stream string // in errors
+	Causality
 }
 
 // HalfWindows divides a target period into the two half windows of mean.

@@ -46,8 +46,18 @@ func hasRotations(f *robocache.Feature) bool {
 }
 
 // Mode returns the mode of a stream: the named one, sum if relative channels are named, slerp if
-// rotations are named, or else DefaultMode. chosen reports whether one of these was named.
+// rotations are named, or else DefaultMode. chosen reports whether one of these was named. A causal
+// observation without a delay is held by default.
 func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
+	m, chosen = c.freeMode(f)
+	if !chosen && m != Previous && c.IsCausal(f.Key) && c.Delay.For(f.Key) == 0 {
+		return Previous, false
+	}
+	return m, chosen
+}
+
+// freeMode is Mode for streams that may look ahead.
+func (c *Config) freeMode(f *robocache.Feature) (m Mode, chosen bool) {
 	if m, ok := c.Modes[f.Key]; ok {
 		return m, true
 	}
@@ -95,7 +105,7 @@ func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 
 // Shift returns what is added to the timestamps of a stream: its offset minus its latency.
 func (c *Config) Shift(key string) (int64, error) {
-	off, latency := int64(c.Offset[key]), int64(c.Latency[key])
+	off, latency := int64(c.Offset[key]), int64(c.Latency[key].Fixed)
 	for _, v := range []int64{off, latency} {
 		if v <= -maxTime/2 || v >= maxTime/2 {
 			return 0, Options{

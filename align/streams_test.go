@@ -221,9 +221,12 @@ func TestLatency(t *testing.T) {
 		return math.Float64frombits(binary.LittleEndian.Uint64(got.Streams[0].Data))
 	}
 	plain := at(Config{})
-	late := at(Config{Latency: map[string]Nanos{"force": 10e6}})
+	late := at(Config{Latency: map[string]Latency{"force": {Fixed: 10e6}}})
 	both := at(
-		Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}},
+		Config{
+			Latency: map[string]Latency{"force": {Fixed: 10e6}},
+			Offset:  map[string]Nanos{"force": 10e6},
+		},
 	)
 	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {
 		t.Errorf("%v, with a latency %v, and an offset against it %v", plain, late, both)

@@ -44,6 +44,14 @@ func drawWords(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]ui
 	)
 }
 
+// DrawUniform returns a number in [0, 1) for a sample: a pure function of its arguments. op separates
+// draws of different kinds.
+func DrawUniform(seed, epoch uint64, op uint32, sample int64) float64 {
+	a := Augment{Seed: seed, Epoch: epoch, Op: op}
+	x := drawWords(a.Key(), uint64(sample), drawScale, 0, 0)
+	return float64(x[0]) * 0x1p-32
+}
+
 // uniformFloat returns 24 of the bits as a number in [0, 1), which is exact in float32.
 func uniformFloat(x uint32) float32 { return float32(x>>8) * 0x1p-24 }
 

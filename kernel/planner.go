@@ -21,7 +21,7 @@ func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	if err := rule.checkTime(); err != nil {
 		return nil, err
 	}
-	p := makePlan(rule.Mode, len(targets))
+	p := MakePlan(rule.Mode, len(targets))
 	if rule.Mode == ModeSum {
 		return p, p.FillSums(src, targets, rule.sumLengths(len(targets)), &rule)
 	}
@@ -51,7 +51,8 @@ func (p *Plan) resetRows(mode Mode) {
 	clear(p.Valid)
 }
 
-func makePlan(mode Mode, n int) *Plan {
+// MakePlan returns a plan of n rows that are all Zero and invalid.
+func MakePlan(mode Mode, n int) *Plan {
 	return &Plan{
 		Mode:   mode,
 		Kind:   make([]Kind, n),

@@ -42,7 +42,7 @@ func (op *ApplyOp) runReference() error {
 // readPlan reads the plan of the part. Without a plan, row i is computed from row i.
 func (p *Part) readPlan() *Plan {
 	rows := p.Out.Shape[0]
-	out := makePlan(p.Rule.Mode, rows)
+	out := MakePlan(p.Rule.Mode, rows)
 	out.Sources = p.Src.Shape[0]
 	for i := range rows {
 		out.Valid[i] = 1

@@ -158,7 +158,7 @@ func (s *Series) planEntry(
 		if err := CheckTimestamps(src.seconds); err != nil {
 			return p, from, err
 		}
-		p = makePlan(s.Rule.Mode, len(to.seconds))
+		p = MakePlan(s.Rule.Mode, len(to.seconds))
 		return p, from, p.FillAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
 	}
 	planValue, err := NewPlan(src.ns, to.ns, s.Rule)

@@ -53,6 +53,12 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 		a.MaxGap.Keys = Only(a.MaxGap.Keys, has)
 		a.Offset = Only(a.Offset, has)
 		a.Latency = Only(a.Latency, has)
+		a.Delay.Keys = Only(a.Delay.Keys, has)
+		a.MaxAge.Keys = Only(a.MaxAge.Keys, has)
+		a.Stale.Keys = Only(a.Stale.Keys, has)
+		a.ArrivalDelay.Keys = Only(a.ArrivalDelay.Keys, has)
+		a.Targets = slices.DeleteFunc(slices.Clone(a.Targets),
+			func(k string) bool { return !has(k) })
 		a.Drift = Only(a.Drift, has)
 		a.Clock = Only(a.Clock, has)
 		a.Period = Only(a.Period, has)

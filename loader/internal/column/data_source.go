@@ -33,6 +33,7 @@ type DataSource struct {
 type clocks struct {
 	Timebase   Timebase
 	Timestamps *Timestamps // of streams, for timelines and tolerance checks
+	Arrivals   *Timestamps // align.Arrivals of causal streams
 	// VideoStart is the dataset's capability; nil if it has none.
 	VideoStart  func(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
 	EpisodeRows map[int]int    // rows of each episode, if the anchor stream has a separate clock

@@ -244,6 +244,7 @@ type planScratch struct {
 	batchPlan, episodePlan kernel.Plan
 	sums                   [2]kernel.Sums
 	targets                []int64
+	nows                   []int64 // time at which the samples of a causal row must have arrived
 	lengths                []int64 // time that each target row covers, for sums
 	rows                   []robocache.Row
 }
@@ -254,32 +255,6 @@ func resizePlan(p *kernel.Plan, n int) *kernel.Plan {
 	p.Left, p.Right = slices.Grow(p.Left[:0], n)[:n], slices.Grow(p.Right[:0], n)[:n]
 	p.Weight, p.Valid = slices.Grow(p.Weight[:0], n)[:n], slices.Grow(p.Valid[:0], n)[:n]
 	return p
-}
-
-// nearTimestamps returns the part of timestamps that determines the values at targets, and the
-// position of its first element. A window of a second then need not be searched in an hour of
-// timestamps. before and after extend the range of the targets. The result contains two distinct
-// timestamps on each side of that range, which is enough for every mode and edge (align.A2, A4,
-// A8).
-func nearTimestamps(
-	timestamps, targets []int64, before, after int64,
-) (from int, near []int64) {
-	if len(timestamps) < 64 || len(targets) == 0 {
-		return 0, timestamps
-	}
-	lo, hi := slices.Min(targets)-before, slices.Max(targets)+after
-	from, _ = slices.BinarySearch(timestamps, lo)
-	to, _ := slices.BinarySearch(timestamps, hi+1)
-	for range 2 { // one more distinct timestamp, with its duplicates, on each side
-		if from > 0 {
-			from, _ = slices.BinarySearch(timestamps[:from], timestamps[from-1])
-		}
-		if to < len(timestamps) {
-			more, _ := slices.BinarySearch(timestamps[to:], timestamps[to]+1)
-			to += more
-		}
-	}
-	return from, timestamps[from:to]
 }
 
 // planSamples returns a plan of the values of a column for each sample and step, and the rows that
@@ -304,6 +279,7 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 			return err
 		}
 		targets, lengths := w.planBuffers.targets[:0], w.planBuffers.lengths[:0]
+		nows := w.planBuffers.nows[:0]
 		for _, i := range group {
 			t, err := src.sampleTime(w.Ctx(), p.tablePositions[i], p.rows[0][i].Index)
 			if err != nil {
@@ -316,29 +292,50 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 					return err
 				}
 			}
-			near := 0
+			near, now := 0, int64(0)
+			if opt.IsCausal {
+				if now, err = w.arrivalLimit(p, c, int(i), t); err != nil {
+					return err
+				}
+			}
 			for _, d := range deltas {
 				at := t - c.Time.Offset + d
-				if d != 0 && src.Timebase.IsGrid {
+				exact := at
+				if d != 0 && (src.Timebase.IsGrid || opt.IsCausal) {
 					if near > 0 && timestamps[near-1] >= at {
 						near = 0
 					}
 					at, near = snapToTimestamp(at, timestamps, near)
 				}
 				targets, lengths = append(targets, at), append(lengths, length)
+				if c.Time.Arrivals.AtSample {
+					nows = append(nows, now)
+				} else {
+					nows = append(nows, now+d+at-exact)
+				}
 			}
 		}
 		w.planBuffers.targets, w.planBuffers.lengths = targets, lengths
+		w.planBuffers.nows = nows
 		one := resizePlan(&w.planBuffers.episodePlan, len(targets))
 		var from int
 		var near []int64
-		if isSum {
+		one.Sums = nil
+		switch {
+		case len(targets) == 0:
+		case isSum:
 			one.Sums = &w.planBuffers.sums[1]
-			from, near = nearTimestamps(timestamps, targets, 0, slices.Max(append(lengths, 0)))
+			from, near = align.Near(timestamps, slices.Min(targets), slices.Max(targets),
+				0, slices.Max(lengths))
 			err = opt.FillSums(one, near, targets, lengths)
-		} else {
-			one.Sums = nil
-			from, near = nearTimestamps(timestamps, targets, opt.Before, opt.After)
+		case opt.IsCausal:
+			var arrivals align.Arrivals
+			if arrivals, err = w.arrivalsOf(src, c, episode, timestamps); err == nil {
+				err = opt.FillCausal(one, timestamps, arrivals, targets, nows)
+			}
+		default:
+			from, near = align.Near(timestamps, slices.Min(targets), slices.Max(targets),
+				opt.Before, opt.After)
 			err = opt.Fill(one, near, targets)
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ func (w *Reader) spanRows(
 	src, n, total := p.Source, p.sampleCount(), 0
 	from := make([]int, n)
 	counts, at = make([]int, n), make([]int64, n)
+	isCausal := c.Time.Options.IsCausal
 	err = w.forEachEpisode(p, func(episode int, group []int32) error {
 		timestamps, err := src.Timestamps.OfStream(w.Ctx(), episode, c.Time.Clock)
 		if err != nil {
@@ -27,6 +28,15 @@ func (w *Reader) spanRows(
 			lo, hi := align.Span(timestamps, at[i], c.Span[0], c.Span[1])
 			if c.Axis != nil {
 				hi = min(hi, lo+c.Steps)
+			}
+			if isCausal {
+				limit, err := w.arrivalLimit(p, c, int(i), t)
+				if err != nil {
+					return err
+				}
+				if hi, err = w.lastArrived(p, c, episode, lo, hi, limit, timestamps); err != nil {
+					return err
+				}
 			}
 			from[i], counts[i] = lo, hi-lo
 			total += hi - lo

@@ -31,6 +31,17 @@ type Timing struct {
 	Options   align.Options
 	Rule      kernel.Rule // how values are computed
 	Length    int64       // for sums: time that a row covers; 0: up to the next sample
+	Arrivals  ArrivalRule // for causal streams
+}
+
+// ArrivalRule states when the samples of a causal stream count as arrived.
+type ArrivalRule struct {
+	IsRecorded bool // the dataset has arrival times; otherwise timestamps are taken
+	// a row of a window counts what had arrived at the sample's tick, not at the row's own time
+	AtSample bool
+	// distribution of the age of the newest usable sample, in place of arrivals; zero: none
+	Draw   align.AgeDraw
+	DrawID uint32 // separates the draws of streams
 }
 
 // ClockOf returns the clock of a feature, and "" for the episode's own clock under any name.

@@ -74,7 +74,7 @@ func (src *Source) makeColumns() error {
 		}
 		if column.Is[*column.TextColumn](c) {
 			var err error
-			if c.Time, err = newTiming(&src.Timebase, nil, cfg); err != nil {
+			if c.Time, err = newTiming(src.Dataset, &src.Timebase, nil, cfg); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 		Sampling: column.Sampling{Steps: 1},
 		Value:    column.Value{StoredDType: f.DType, OutDType: f.DType, Unit: f.Unit},
 	}
-	if c.Time, err = newTiming(&src.Timebase, f, cfg); err != nil {
+	if c.Time, err = newTiming(src.Dataset, &src.Timebase, f, cfg); err != nil {
 		return err
 	}
 	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {

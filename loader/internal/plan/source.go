@@ -50,6 +50,11 @@ func (src *Source) open(ctx context.Context, sources int) error {
 		Read:       src.readTimestamps,
 		HalfBudget: memory / 64,
 	}
+	src.Arrivals = &column.Timestamps{
+		Info:       src.Dataset.Info(),
+		Read:       src.readArrivals,
+		HalfBudget: memory / 64,
+	}
 	src.VideoStart = src.Dataset.Capabilities().VideoStart
 	return withoutClockHint(src.compile(ctx, memory))
 }

@@ -34,14 +34,15 @@ func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, er
 		}
 		b.Clock = b.ClockOf(f)
 		if k := f.Key; b.Clock != "" ||
-			a != nil && (a.Offset[k] != a.Latency[k] || !a.Drift[k].IsZero() || a.Clock[k] != "") {
+			a != nil &&
+				(a.Offset[k] != a.Latency[k].Fixed || !a.Drift[k].IsZero() || a.Clock[k] != "") {
 			b.Key = k // its own timestamps, not the first ones that its clock recorded
 		}
 	}
 	if a == nil || b.IsGrid {
 		return b, nil
 	}
-	if !b.IsTimed && len(cfg.Native) == 0 && !onlyCasts(a) {
+	if !b.IsTimed && len(cfg.Native) == 0 && !a.Causal && !onlyCasts(a) {
 		return b, options.Misuse("align", "hz, a rate above 0", "none")
 	}
 	var err error
@@ -60,6 +61,7 @@ func onlyCasts(a *align.Config) bool {
 // newTiming returns an empty Timing for a column that is read by time. chooseRule fills it later. It
 // returns nil for columns that are read by rows of the timebase. f is nil for the task text.
 func newTiming(
+	ds robocache.Dataset,
 	b *column.Timebase,
 	f *robocache.Feature,
 	cfg *options.Config,
@@ -67,6 +69,9 @@ func newTiming(
 	key, clock := "", ""
 	if f != nil {
 		key, clock = f.Key, b.ClockOf(f)
+	}
+	if f != nil && cfg.Align != nil && cfg.Align.DependsOnArrival(ds, key) {
+		return new(column.Timing), nil
 	}
 	switch {
 	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil ||
@@ -148,6 +153,9 @@ func (src *Source) alignColumns() error {
 			}
 			c.SetDType(to)
 		}
+		if err := src.checkCausalWindow(c, cfg); err != nil {
+			return err
+		}
 		if c.Time != nil {
 			if err := src.chooseRule(c, k, cfg); err != nil {
 				return err
@@ -218,6 +226,11 @@ func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) err
 		}
 		s.Options.Before, s.Options.After = align.HalfWindows(window)
 	}
+	if c.Feature != nil {
+		if err := src.chooseArrivals(c, cfg); err != nil {
+			return err
+		}
+	}
 	s.Rule = kernel.Rule{Mode: s.Options.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
 	if s.Options.Mode == align.Sum {
 		var err error
@@ -230,6 +243,56 @@ func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) err
 		s.Rule.Rotations = cfg.Turned(c.Feature)
 	}
 	return nil
+}
+
+// chooseArrivals sets when the samples of a causal column count as arrived.
+func (src *Source) chooseArrivals(c *column.Column, cfg *align.Config) error {
+	s, k := c.Time, c.Feature.Key
+	hasLog := align.HasArrivalTimes(src.Dataset, k)
+	var err error
+	if s.Options.Causality, err = cfg.CausalityOf(c.Feature, hasLog); err != nil {
+		return err
+	}
+	if !s.Options.IsCausal {
+		return nil
+	}
+	if cfg.Stale.For(k) == align.StaleError {
+		s.Options.Edge = align.EdgeError
+	}
+	s.Arrivals = column.ArrivalRule{
+		IsRecorded: hasLog,
+		AtSample:   src.Config.Native.Of(c.Key) != nil,
+		Draw:       cfg.Latency[k].Draw,
+		DrawID:     uint32(c.Number),
+	}
+	switch draw := s.Arrivals.Draw; {
+	case draw.Measured && !hasLog:
+		return robocache.Misuse("loader", robocache.Where{"stream": k},
+			"align: a measured latency: the dataset has no arrival times of this stream").
+			WithHint("State a distribution: %s.", robocache.Option("align", "latency", k,
+				`{"uniform": [0.01, 0.03]}`))
+	case !draw.IsZero():
+		s.Options.ArrivalShift = int64(cfg.ArrivalDelay.For(k))
+	case hasLog:
+		s.Options.ArrivalShift -= s.Offset
+	}
+	return nil
+}
+
+// checkCausalWindow rejects a window of a causal observation that reaches past the tick.
+func (src *Source) checkCausalWindow(c *column.Column, cfg *align.Config) error {
+	if c.Feature == nil || !cfg.IsCausal(c.Feature.Key) {
+		return nil
+	}
+	w := &src.Windows[c.Window]
+	past := c.Span != nil && c.Span[1] > 0 || len(w.Nanos) > 0 && slices.Max(w.Nanos) > 0 ||
+		len(w.Offsets) > 0 && slices.Max(w.Offsets) > 0
+	if !past {
+		return nil
+	}
+	return robocache.Misuse("loader", robocache.Where{"stream": c.Key},
+		"align: causal: a window of this observation reaches past the tick").
+		WithHint("A label may do that: %s.", robocache.Option("align", "targets", c.Key))
 }
 
 // sumLength returns the time that a row of a column covers under sum: the step of a window with a
@@ -265,7 +328,7 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 	for _, d := range before {
 		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock &&
 			d.Window == c.Window && d.Steps == c.Steps && d.Time.Offset == c.Time.Offset &&
-			d.Time.Length == c.Time.Length && d.Time.ClockName == c.Time.ClockName &&
+			d.Time.Length == c.Time.Length && d.Time.Arrivals == c.Time.Arrivals && d.Time.ClockName == c.Time.ClockName &&
 			d.Time.Clock == c.Time.Clock && rule(d) == rule(c) {
 			c.PlanLeader = d
 			d.PlanFollowers = append(d.PlanFollowers, c)
@@ -419,6 +482,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		if off, _ := cfg.Shift(key); off != 0 && len(t) > 0 {
 			t = []int64{t[0] + off, t[len(t)-1] + off}
 		}
+		if t, err = src.usableTicks(ctx, episode, key, t); err != nil {
+			return err
+		}
 		names, streams = append(names, key), append(streams, t)
 		return nil
 	}
@@ -454,6 +520,38 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 			WithHint("a timestamp is wrong: %s", robocache.Command("doctor"))
 	}
 	return int(count), t0, nil
+}
+
+// usableTicks returns the first and last tick at which a stream bounds the timeline, from its
+// shifted timestamps (align.Causality.Usable).
+func (src *Source) usableTicks(
+	ctx context.Context, episode int, key string, timestamps []int64,
+) ([]int64, error) {
+	f := src.Dataset.Info().Feature(key)
+	if f == nil || !src.Config.Align.IsCausal(key) {
+		return timestamps, nil
+	}
+	hasLog := align.HasArrivalTimes(src.Dataset, key)
+	c, err := src.Config.Align.CausalityOf(f, hasLog)
+	if err != nil {
+		return nil, err
+	}
+	arrivals := timestamps
+	if hasLog {
+		if arrivals, err = src.Arrivals.OfStream(ctx, episode, src.timestampsOf(f)); err != nil {
+			return nil, err
+		}
+	}
+	return c.Usable(timestamps, arrivals), nil
+}
+
+// readArrivals reads when the samples of a stream arrived (align.Arrivals).
+func (src *Source) readArrivals(
+	ctx context.Context, episode int, stream string,
+) ([]int64, error) {
+	times, err := align.ArrivalTimes(ctx, src.Dataset, episode, stream,
+		src.Config.Align.Clock[stream])
+	return align.NewArrivals(times), err
 }
 
 // readTimestamps reads the timestamps of a stream. If values are read by time, it checks once that
