@@ -55,6 +55,11 @@ type Capabilities struct {
 	// of the rows: they may decrease. A clock that the stream does not have is ErrUnsupported.
 	TimesBy func(ctx context.Context, episode int, key, clock string) ([]int64, error)
 
+	// Message returns the ROS 2 messages from which a stream is read; nil if the stream is unknown,
+	// or if no description of messages gives its rows. The caller owns the result. Called by
+	// MessageOf.
+	Message func(key string) *MessageSource
+
 	// Rows returns the number of rows of a stream with its own clock in an episode, without reading
 	// its timestamps. Errors are those of Times. Called by RowsIn.
 	Rows func(ctx context.Context, episode int, key string) (int, error)

@@ -39,7 +39,7 @@ func (c *Config) CausalityOf(f *robocache.Feature, hasLog bool) (Causality, erro
 	r := Causality{
 		IsCausal:     true,
 		Delay:        int64(c.Delay.For(k)),
-		MaxAge:       int64(c.MaxAge.For(k)),
+		MaxAge:       c.maxAgeOf(k),
 		ArrivalShift: int64(c.ArrivalDelay.For(k)),
 	}
 	if !hasLog {
@@ -57,6 +57,17 @@ func (c *Config) CausalityOf(f *robocache.Feature, hasLog bool) (Causality, erro
 			WithHint("Pass %s, or mode previous.", robocache.Option("align", "delay", k, "50ms"))
 	}
 	return r, nil
+}
+
+// DefaultMaxAge is the maximum age of a held sample if the option max_age is not set.
+const DefaultMaxAge = Nanos(1e9)
+
+// maxAgeOf returns the maximum age of a held sample of a stream in ns; 0 = no limit.
+func (c *Config) maxAgeOf(key string) int64 {
+	if !c.MaxAge.Says(key) {
+		return int64(DefaultMaxAge)
+	}
+	return int64(c.MaxAge.For(key))
 }
 
 // ArrivalTimes returns when the samples of a stream arrived, in the order of the samples: the

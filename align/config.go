@@ -66,8 +66,8 @@ type CausalOptions struct {
 	// Delay is how long before the tick a stream is evaluated. Modes other than previous and
 	// nearest need it, so that both neighbors of the evaluated time have arrived.
 	Delay PerKey[Nanos] `json:"delay,omitzero"`
-	// MaxAge is the maximum age of a held sample at the tick; 0 = no limit. Stale states what an
-	// older sample, or none, leads to.
+	// MaxAge is the maximum age of a held sample at the tick: 1 s by default; 0 = no limit. Stale
+	// states what an older sample, or none, leads to.
 	MaxAge PerKey[Nanos] `json:"max_age,omitzero"`
 	Stale  PerKey[Stale] `json:"stale,omitzero"`
 	// Targets names streams that are labels and may look ahead, besides actions and rewards.

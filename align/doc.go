@@ -62,6 +62,9 @@
 //	           and within max_age of the tick. If nothing has arrived, the row is zero and invalid
 //	           under every edge policy except error. stale="error" is the edge policy error.
 //	           Labels (actions, rewards, Config.Targets) and "task" are aligned as without causal.
+//	           In a loader, a step of delta_timestamps or delta_indices is the row of its own tick,
+//	           and the first tick's row, marked as padding, before that. A step or span of windows
+//	           uses what had arrived at the sample's tick.
 //
 // Intuitively, a plan is a sparse matrix with at most two entries per row. Package kernel applies
 // it to the values of every stream on the clock.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/contract"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
@@ -426,3 +427,7 @@ func (l *Loader) Close() error {
 	l.assembler.Close()
 	return nil
 }
+
+// Contract returns the contract of the observations of the loader's batches. It rejects an
+// alignment that is not causal.
+func (l *Loader) Contract() (*contract.Contract, error) { return l.assembler.Contract() }

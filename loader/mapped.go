@@ -60,6 +60,11 @@ func (m *Map) Fields() []Field { return m.assembler.Schema.Fields }
 // instead.
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.assembler.RowsOf(indices) }
 
+// Times returns the time of each sample in ns.
+func (m *Map) Times(ctx context.Context, indices []int64) ([]int64, error) {
+	return m.assembler.SampleTimes(ctx, indices)
+}
+
 // Items returns a batch of the given samples, in the given order. 0 ≤ index < Len. A frame that
 // several samples need is decoded once. The work runs on cfg.Threads goroutines, one of which is
 // the calling one. Items blocks until the batch is complete or ctx is canceled. The caller must

@@ -27,6 +27,18 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 		keys = m.Keys
 	}
 	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
+	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
+		c.Anchor = "" // the dataset's rows
+	}
+	c.limitKeys(gives, has)
+}
+
+// KeepKeys removes all keys for which has is false from the options that name keys.
+func (c *Config) KeepKeys(has func(key string) bool) { c.limitKeys(has, has) }
+
+// limitKeys removes keys from options of what is delivered, and from options of the alignment, which
+// may also name streams that are not delivered.
+func (c *Config) limitKeys(gives, has func(key string) bool) {
 	c.Deltas = slices.DeleteFunc(
 		slices.Clone(c.Deltas),
 		func(d Delta) bool { return !gives(d.Key) },
@@ -39,9 +51,6 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 		slices.Clone(c.Native),
 		func(w Window) bool { return !gives(w.Key) },
 	)
-	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
-		c.Anchor = "" // the dataset's rows
-	}
 	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
 	if c.Augment != nil {
 		c.Augment = c.Augment.ForSource(gives)
@@ -63,6 +72,8 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 		a.Clock = Only(a.Clock, has)
 		a.Period = Only(a.Period, has)
 		a.Quats = Only(a.Quats, has)
+		a.Rotations = Only(a.Rotations, has)
+		a.Relative = Only(a.Relative, has)
 		a.DTypes = Only(a.DTypes, has)
 		c.Align = &a
 	}

@@ -1,6 +1,8 @@
 package column
 
 import (
+	"math"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -21,20 +23,37 @@ func (w *Reader) arrivalsOf(
 }
 
 // arrivalLimit returns the time at or before which the samples of sample i must have arrived, on the
-// clock of the column's timestamps. t is the time of the sample. If ages are drawn, it is the time
-// of the newest usable sample.
-func (w *Reader) arrivalLimit(p *Part, c *Column, i int, t int64) (int64, error) {
+// clock of the column's timestamps. t is the time of the sample. If ages are drawn, limit is the
+// time of the newest usable sample. reach is the smallest offset from t of a row of a window: that of
+// the first tick, or any if rows use what had arrived at the sample's tick.
+func (w *Reader) arrivalLimit(
+	p *Part, c *Column, i int, t int64,
+) (limit, reach int64, err error) {
 	rule := &c.Time.Arrivals
-	now := t - c.Time.Offset
-	if rule.Draw.IsZero() {
-		return now, nil
+	reach = math.MinInt64
+	if !rule.AtSample {
+		first, err := p.Source.firstTick(w.Ctx(), p.tablePositions[i])
+		if err != nil {
+			return 0, 0, err
+		}
+		reach = first - t
+	}
+	age, err := w.drawnAge(p, c, i)
+	return t - c.Time.Offset - age, reach, err
+}
+
+// drawnAge returns the drawn age of the newest usable sample for sample i; 0 if none is drawn.
+func (w *Reader) drawnAge(p *Part, c *Column, i int) (int64, error) {
+	draw := &c.Time.Arrivals.Draw
+	if draw.IsZero() {
+		return 0, nil
 	}
 	row := p.rows[0][i]
-	u := kernel.DrawUniform(uint64(p.Source.Seed), p.sampleEpoch(i), drawAge+rule.DrawID,
-		sampleNumber(row))
-	if !rule.Draw.Measured {
-		low, high := int64(rule.Draw.Uniform[0]), int64(rule.Draw.Uniform[1])
-		return now - low - int64(u*float64(high-low)), nil
+	u := kernel.DrawUniform(uint64(p.Source.Seed), p.sampleEpoch(i),
+		drawAge+c.Time.Arrivals.DrawID, sampleNumber(row))
+	if !draw.Measured {
+		low, high := int64(draw.Uniform[0]), int64(draw.Uniform[1])
+		return low + int64(u*float64(high-low)), nil
 	}
 	timestamps, err := p.Source.Timestamps.OfStream(w.Ctx(), row.Episode, c.Time.Clock)
 	if err != nil {
@@ -42,10 +61,10 @@ func (w *Reader) arrivalLimit(p *Part, c *Column, i int, t int64) (int64, error)
 	}
 	arrivals, err := p.Source.Arrivals.OfStream(w.Ctx(), row.Episode, c.Time.Clock)
 	if err != nil || len(timestamps) == 0 {
-		return now, err
+		return 0, err
 	}
 	k := int(u * float64(len(timestamps)))
-	return now - (arrivals[k] - timestamps[k] - c.Time.Offset), nil
+	return arrivals[k] - timestamps[k] - c.Time.Offset, nil
 }
 
 // lastArrived returns the end of the rows from … to-1 of a span that had arrived at limit. Such a

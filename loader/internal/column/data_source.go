@@ -38,7 +38,13 @@ type clocks struct {
 	VideoStart  func(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
 	EpisodeRows map[int]int    // rows of each episode, if the anchor stream has a separate clock
 	Rate        robocache.Rate // of the grid
+	// Tick is the only sample of a source that changes between samples; nil: samples are those of
+	// Table.
+	Tick *Tick
 }
+
+// Tick is the time of an observation that is made now, and of the first one, in ns.
+type Tick struct{ Time, First int64 }
 
 // numbering states how samples are numbered.
 type numbering struct {
@@ -159,6 +165,9 @@ func (src *DataSource) rowCount(episode int) int {
 // sampleTime returns the time of a sample in ns. place is the position of its episode in the table,
 // index its row in the episode.
 func (src *DataSource) sampleTime(ctx context.Context, place int32, index int) (int64, error) {
+	if src.Tick != nil {
+		return src.Tick.Time, nil
+	}
 	if src.Timebase.IsGrid {
 		return src.Table.Start[place] + src.Rate.Nanos(int64(index)), nil
 	}
@@ -172,6 +181,20 @@ func (src *DataSource) sampleTime(ctx context.Context, place int32, index int) (
 		return 0, &episodeError{episode, err}
 	}
 	return t[index] + src.Timebase.Shift, nil
+}
+
+// SampleTime returns the time of a sample in ns. sample is its number in the source.
+func (src *DataSource) SampleTime(ctx context.Context, sample int64) (int64, error) {
+	r, place := src.Table.Row(sample)
+	return src.sampleTime(ctx, int32(place), r.Index)
+}
+
+// firstTick returns the time of the first sample of an episode in ns.
+func (src *DataSource) firstTick(ctx context.Context, place int32) (int64, error) {
+	if src.Tick != nil {
+		return src.Tick.First, nil
+	}
+	return src.sampleTime(ctx, place, 0)
 }
 
 // rowLength returns the time from a sample to the next one. For the last sample it returns the time

@@ -2,6 +2,7 @@ package column
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -245,6 +246,7 @@ type planScratch struct {
 	sums                   [2]kernel.Sums
 	targets                []int64
 	nows                   []int64 // time at which the samples of a causal row must have arrived
+	padded                 []bool  // the target row lies before the first tick
 	lengths                []int64 // time that each target row covers, for sums
 	rows                   []robocache.Row
 }
@@ -279,7 +281,7 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 			return err
 		}
 		targets, lengths := w.planBuffers.targets[:0], w.planBuffers.lengths[:0]
-		nows := w.planBuffers.nows[:0]
+		nows, padded := w.planBuffers.nows[:0], w.planBuffers.padded[:0]
 		for _, i := range group {
 			t, err := src.sampleTime(w.Ctx(), p.tablePositions[i], p.rows[0][i].Index)
 			if err != nil {
@@ -292,13 +294,16 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 					return err
 				}
 			}
-			near, now := 0, int64(0)
+			near, now, reach := 0, int64(0), int64(math.MinInt64)
 			if opt.IsCausal {
-				if now, err = w.arrivalLimit(p, c, int(i), t); err != nil {
+				if now, reach, err = w.arrivalLimit(p, c, int(i), t); err != nil {
 					return err
 				}
 			}
 			for _, d := range deltas {
+				isBefore := d < reach // the first tick's row stands for an earlier one
+				d = max(d, reach)
+				padded = append(padded, isBefore)
 				at := t - c.Time.Offset + d
 				exact := at
 				if d != 0 && (src.Timebase.IsGrid || opt.IsCausal) {
@@ -316,7 +321,7 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 			}
 		}
 		w.planBuffers.targets, w.planBuffers.lengths = targets, lengths
-		w.planBuffers.nows = nows
+		w.planBuffers.nows, w.planBuffers.padded = nows, padded
 		one := resizePlan(&w.planBuffers.episodePlan, len(targets))
 		var from int
 		var near []int64
@@ -358,6 +363,9 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 		for k, kind := range one.Kind {
 			at := int(group[k/steps])*steps + k%steps
 			whole.Kind[at], whole.Weight[at], whole.Valid[at] = kind, one.Weight[k], one.Valid[k]
+			if padded[k] {
+				whole.Valid[at] = 0
+			}
 			switch kind {
 			case kernel.Copy:
 				whole.Left[at] = indexOf(one.Left[k])

@@ -30,7 +30,7 @@ func (w *Reader) spanRows(
 				hi = min(hi, lo+c.Steps)
 			}
 			if isCausal {
-				limit, err := w.arrivalLimit(p, c, int(i), t)
+				limit, _, err := w.arrivalLimit(p, c, int(i), t)
 				if err != nil {
 					return err
 				}

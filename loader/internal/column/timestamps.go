@@ -16,6 +16,7 @@ type Timestamps struct {
 	Info       *robocache.Info
 	Read       func(ctx context.Context, episode int, stream string) ([]int64, error)
 	HalfBudget int64
+	IsChanging bool // the timestamps change between calls, so that nothing is cached
 
 	mu            sync.Mutex
 	recent, older map[timestampKey][]int64
@@ -34,6 +35,9 @@ func (s *Timestamps) OfStream(
 	episode int,
 	stream string,
 ) (t []int64, err error) {
+	if s.IsChanging {
+		return s.Read(ctx, episode, stream)
+	}
 	k := timestampKey{episode, stream}
 	s.mu.Lock()
 	t, young := s.recent[k]

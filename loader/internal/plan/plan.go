@@ -203,6 +203,20 @@ func (p *Plan) RowsOf(indices []int64) ([]robocache.Row, error) {
 	return out, err
 }
 
+// SampleTimes returns the times of samples in ns.
+func (p *Plan) SampleTimes(ctx context.Context, indices []int64) ([]int64, error) {
+	out := make([]int64, len(indices))
+	for i, sample := range indices {
+		src, number := p.SourceOf(sample)
+		at, err := src.SampleTime(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = at
+	}
+	return out, nil
+}
+
 // NewOrder returns the order of the epochs of the sources, whose names and weights mix has. The
 // capacity of a pool in samples follows from declared sizes.
 func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {

@@ -23,6 +23,9 @@ func (src *Source) openFiles(budget int64) error {
 			continue
 		}
 		ds := withoutRenaming(src.Dataset)
+		if _, ok := ds.(column.PlaneSource); ok {
+			continue // there are no files
+		}
 		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // tests need no codec
 			src.Files = fake.Files()
 		} else {

@@ -1,0 +1,257 @@
+package live
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/loader/contract"
+	"github.com/goatnote-inc/robocache/loader/options"
+)
+
+// Config configures a Live.
+type Config struct {
+	// MemoryBudget is the maximum size in bytes of the samples of all streams. The default is 1 GiB.
+	MemoryBudget int64
+}
+
+// Live makes observations of a running robot. It is safe for concurrent use.
+type Live struct {
+	Contract *contract.Contract
+
+	streams  []*streamBuffer // in the order of Contract.Streams
+	byKey    map[string]*streamBuffer
+	messages *messageDecoder // nil: no stream comes from messages
+	arrived  chan struct{}   // has an element after a push
+	clock    tickClock
+
+	mu       sync.Mutex // held by Observe
+	dataset  *dataset
+	observer *loader.Observer
+	first    int64 // tick of the first observation; math.MinInt64: none yet
+	isClosed bool
+	recorder *recorder // nil: nothing is recorded
+}
+
+// Observation is what a policy sees at a tick.
+type Observation struct {
+	*loader.Batch       // one sample: the keys of the contract, and `<key>_is_pad`
+	Tick          int64 // ns
+	// Ages holds the age in ns of the newest sample of each stream that had arrived at the tick, in
+	// the order of Contract.Streams; -1: there is none.
+	Ages []int64
+}
+
+// Open returns a Live without samples. The caller must call Close.
+func Open(ctx context.Context, c *contract.Contract, cfg Config) (*Live, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Live{
+		Contract: c,
+		byKey:    map[string]*streamBuffer{},
+		arrived:  make(chan struct{}, 1),
+		first:    math.MinInt64,
+	}
+	budget := cfg.MemoryBudget
+	if budget <= 0 {
+		budget = 1 << 30
+	}
+	for i := range c.Streams {
+		s := &streamBuffer{
+			Stream:  c.Streams[i],
+			horizon: horizonOf(&c.Options, &c.Streams[i].Feature),
+			budget:  max(budget/int64(len(c.Streams)), 1<<20),
+			finite:  c.Options.OnNaN != options.NaNAllow,
+		}
+		l.streams = append(l.streams, s)
+		l.byKey[s.Key] = s
+	}
+	l.dataset = newDataset(l.streams)
+	cfgOfLoader := c.Options
+	cfgOfLoader.OnNaN = options.NaNAllow // Push checks the numbers
+	cfgOfLoader.Threads = 1
+	var err error
+	if l.observer, err = loader.NewObserver(ctx, l.dataset, cfgOfLoader); err != nil {
+		return nil, robocache.At(err, robocache.Where{"contract": "options"})
+	}
+	l.dataset.isReady = true
+	if l.messages, err = newMessageDecoder(l); err != nil {
+		l.observer.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// horizonOf returns how long before a tick the samples of a stream may be used, in ns.
+func horizonOf(c *options.Config, f *robocache.Feature) int64 {
+	a := c.Align
+	var reach float64 // seconds before the tick of the first step of the window
+	for _, d := range c.Deltas.Of(f.Key) {
+		reach = max(reach, -d)
+	}
+	for _, n := range c.Indices.Of(f.Key) {
+		reach = max(reach, -float64(n)/a.HZ.Float())
+	}
+	if w := c.Native.Of(f.Key); w != nil {
+		if times, err := w.Nanos(); err == nil && len(times) > 0 {
+			reach = max(reach, -float64(slices.Min(times))/1e9)
+		}
+		if w.Span != nil {
+			reach = max(reach, -w.Span[0])
+		}
+	}
+	shift := int64(a.Latency[f.Key].Fixed) + int64(a.Offset[f.Key])
+	horizon := int64(reach*1e9) + int64(a.Delay.For(f.Key)) + int64(a.Window) + a.HZ.Nanos(2)
+	return horizon + max(shift, -shift) + int64(max(a.MaxGap.For(f.Key), a.MaxAge.For(f.Key)))
+}
+
+// Observe returns the observation at a tick in ns, on the clock of the arrivals. A tick of 0 is now.
+// If a stream has no sample yet, Observe waits for one until timeout has passed. into is an earlier
+// observation whose memory is used again, or nil. The caller must call Release.
+func (l *Live) Observe(
+	ctx context.Context, tick int64, timeout time.Duration, into *Observation,
+) (*Observation, error) {
+	if err := l.awaitStreams(ctx, timeout); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed {
+		return nil, robocache.Misuse("live", nil, "the Live is closed")
+	}
+	if tick == 0 {
+		tick = l.clock.now()
+	}
+	if l.first == math.MinInt64 {
+		l.first = tick
+	}
+	for _, s := range l.streams {
+		s.takeInbox(tick)
+	}
+	o := into
+	if o == nil {
+		b, err := l.observer.Allocate()
+		if err != nil {
+			return nil, err
+		}
+		o = &Observation{Batch: b, Ages: make([]int64, len(l.streams))}
+	}
+	o.Tick = tick
+	if err := l.observer.Observe(tick, l.first, o.Batch); err != nil {
+		if into == nil {
+			o.Release()
+		}
+		return nil, robocache.At(err, robocache.Where{"tick": tick})
+	}
+	for i, s := range l.streams {
+		o.Ages[i] = -1
+		if newest := s.newestAt(tick); newest != nil {
+			o.Ages[i] = tick - newest.stamp
+		}
+	}
+	return o, l.recorder.addTick(tick)
+}
+
+// awaitStreams blocks until each stream has received a sample, or until timeout has passed.
+func (l *Live) awaitStreams(ctx context.Context, timeout time.Duration) error {
+	if timeout <= 0 || l.hasAllStreams() {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for !l.hasAllStreams() {
+		select {
+		case <-l.arrived:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// hasAllStreams reports whether each stream but the task has received a sample.
+func (l *Live) hasAllStreams() bool {
+	for _, s := range l.streams {
+		s.mu.Lock()
+		isEmpty := s.counters.Received == s.counters.Rejected
+		s.mu.Unlock()
+		if isEmpty && s.Key != "task" {
+			return false
+		}
+	}
+	return true
+}
+
+// Reset begins another episode: the next observation is the first one, and all samples are
+// forgotten.
+func (l *Live) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = math.MinInt64
+	for _, s := range l.streams {
+		s.reset()
+	}
+	if l.messages != nil {
+		l.messages.reset()
+	}
+}
+
+// SetTask sets the text of the key "task".
+func (l *Live) SetTask(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dataset.task = text
+}
+
+// Close ends the recording and releases all memory. Observations stay valid until their Release.
+func (l *Live) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed {
+		return nil
+	}
+	l.isClosed = true
+	l.observer.Close()
+	if l.messages != nil {
+		l.messages.close()
+	}
+	return l.recorder.close()
+}
+
+// tickClock tells the time of the arrivals, which need not be that of this machine: a recording or a
+// simulator has its own.
+type tickClock struct {
+	mu      sync.Mutex
+	arrival int64 // newest arrival; 0: none
+	seen    time.Time
+}
+
+// note records an arrival.
+func (c *tickClock) note(arrival int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if arrival >= c.arrival {
+		c.arrival, c.seen = arrival, time.Now()
+	}
+}
+
+// now returns the newest arrival plus the time since then, or the time of this machine before the
+// first arrival.
+func (c *tickClock) now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.arrival == 0 {
+		return time.Now().UnixNano()
+	}
+	return c.arrival + int64(time.Since(c.seen))
+}
+
+// MaxAge returns the maximum age of a held sample of a stream in ns; 0: no limit.
+func (l *Live) MaxAge(key string) int64 { return int64(l.Contract.Options.Align.MaxAge.For(key)) }

@@ -1,0 +1,157 @@
+package live
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Sample is one decoded value of a stream.
+type Sample struct {
+	Stamp   int64 // ns; when it was measured
+	Arrival int64 // ns; when it can be used; 0: now
+	// Data holds the numbers of a row in the contract's dtype, little-endian. Rows of varying length
+	// hold their entries one after the other.
+	Data  []byte
+	Text  string              // of a text stream
+	Still *robocache.FrameRef // of a camera: an encoded image, or pixels
+	Frame video.PlanarFrame   // of a camera: a decoded frame of video
+}
+
+// Push adds a sample of a stream. It does not keep x's memory. Safe for concurrent use.
+func (l *Live) Push(key string, x *Sample) error {
+	s := l.byKey[key]
+	if s == nil {
+		return robocache.NotFound("live", robocache.Where{"stream": key},
+			"the contract has no such stream").
+			WithHint("%s", robocache.Nearest(key, l.Keys()))
+	}
+	arrival := x.Arrival
+	if arrival == 0 {
+		arrival = time.Now().UnixNano()
+	}
+	if s.Key == "task" {
+		l.SetTask(x.Text)
+		return nil
+	}
+	if err := s.push(x.Stamp, arrival, func(to *sample) error { return l.fill(s, to, x) }); err != nil {
+		return err
+	}
+	l.clock.note(arrival)
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
+	return l.recorder.addSample(key, x.Stamp, arrival, x)
+}
+
+// Keys returns the keys of the streams in the order of the contract.
+func (l *Live) Keys() []string {
+	var keys []string
+	for _, s := range l.streams {
+		keys = append(keys, s.Key)
+	}
+	return keys
+}
+
+// fill copies a value into a sample, or returns an error if the value does not fit the stream.
+func (l *Live) fill(s *streamBuffer, to *sample, x *Sample) error {
+	mismatch := func(got string) error {
+		return robocache.Malformed("live", nil, "the value does not fit the stream").
+			Expected(fmt.Sprintf("%s, %v %v", s.Kind, s.DType, s.Shape), got)
+	}
+	switch {
+	case s.Kind == robocache.KindVideo || s.Kind == robocache.KindImage:
+		return l.fillFrame(s, to, x)
+	case s.Kind == robocache.KindText || s.Kind == robocache.KindEvent:
+		to.text = x.Text
+		return nil
+	case x.Data == nil:
+		return mismatch("no numbers")
+	case s.Ragged():
+		entry := s.Elements() * s.DType.Size()
+		if entry == 0 || len(x.Data)%entry != 0 {
+			return mismatch(strconv.Itoa(len(x.Data)) + " bytes")
+		}
+		to.count = len(x.Data) / entry
+	case len(x.Data) != s.RowBytes():
+		return mismatch(strconv.Itoa(len(x.Data)) + " bytes")
+	case s.finite && !isFinite(x.Data, s.DType):
+		return robocache.Malformed("live", nil, "a number that is not finite").
+			WithHint("A contract of a loader with %s accepts it.",
+				robocache.Option("on_nan", "allow"))
+	}
+	to.data = append(to.data, x.Data...)
+	return nil
+}
+
+// fillFrame copies a frame into a sample.
+func (l *Live) fillFrame(s *streamBuffer, to *sample, x *Sample) error {
+	resizes := len(l.Contract.Options.ImageSize) > 0
+	if x.Frame != nil {
+		w, h := x.Frame.Size()
+		info, ok := x.Frame.PlaneInfo()
+		if !ok {
+			return robocache.Unsupported("live", nil, "frames in this pixel format")
+		}
+		if err := s.checkFrame(w, h, resizes); err != nil {
+			return err
+		}
+		n := info.Bytes()
+		if cap(to.data) < n {
+			to.data = make([]byte, n)
+		}
+		to.data = to.data[:n]
+		to.planes, to.hasPlanes = info, true
+		return x.Frame.CopyPlanes(to.data)
+	}
+	ref := x.Still
+	if ref == nil || ref.Missing {
+		if !s.Masked {
+			return robocache.Malformed("live", nil, "a camera's sample without an image")
+		}
+		to.isMissing = true
+		return nil
+	}
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return err
+	}
+	if err := s.checkFrame(info.Width, info.Height, resizes); err != nil {
+		return err
+	}
+	if ref.Raw == nil {
+		to.data = append(to.data, ref.Encoded...)
+		to.still.Encoded = to.data
+		return nil
+	}
+	to.data = append(to.data, ref.Raw.Pix...)
+	to.pixels = *ref.Raw
+	to.pixels.Pix = to.data
+	to.still.Raw = &to.pixels
+	return nil
+}
+
+// isFinite reports whether all numbers of a row are finite.
+func isFinite(row []byte, d robocache.DType) bool {
+	switch d {
+	case robocache.Float32:
+		for ; len(row) >= 4; row = row[4:] {
+			if bits := binary.LittleEndian.Uint32(row); bits&0x7f800000 == 0x7f800000 {
+				return false
+			}
+		}
+	case robocache.Float64:
+		for ; len(row) >= 8; row = row[8:] {
+			if x := math.Float64frombits(binary.LittleEndian.Uint64(row)); x-x != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

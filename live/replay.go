@@ -1,0 +1,276 @@
+package live
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"math/bits"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/loader/contract"
+	"github.com/goatnote-inc/robocache/loader/options"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// ReplayConfig configures Replay.
+type ReplayConfig struct {
+	Episodes []int // episode indices; nil: all
+	MaxTicks int64 // 0: no limit
+	// ArrivalDelay is how long after its timestamp a sample arrives, if the recording has no arrival
+	// times.
+	ArrivalDelay align.PerKey[align.Nanos]
+	Training     options.Config // options of the loader that is compared; the contract's if zero
+}
+
+// ReplayResult is the comparison of live observations with those of a Loader.
+type ReplayResult struct {
+	Ticks         int64            `json:"ticks"`
+	DifferentBits int64            `json:"different_bits"`
+	DifferentKeys map[string]int64 `json:"different_keys,omitempty"` // ticks with a difference
+	Masked        int64            `json:"masked"`                   // values that are padding
+	Values        int64            `json:"values"`                   // values of all keys and steps
+	FirstTick     int64            `json:"first_different_tick_ns,omitempty"`
+}
+
+// Replay pushes the samples of a recording in the order of their arrival and compares the
+// observation of each tick with the sample of a Loader, bit by bit.
+func Replay(
+	ctx context.Context, ds robocache.Dataset, c *contract.Contract, cfg ReplayConfig,
+) (*ReplayResult, error) {
+	if problems := c.Check(ds); len(problems) > 0 {
+		return nil, robocache.Misuse("live", problems[0].Where,
+			"the recording does not fit the contract: %s", problems[0].Message)
+	}
+	l, err := Open(ctx, c, Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	training := c.Options
+	training.Episodes, training.Split = cfg.Episodes, robocache.SplitAll
+	if cfg.Episodes != nil {
+		training.Split = ""
+	}
+	a := *training.Align
+	a.ArrivalDelay = cfg.ArrivalDelay
+	training.Align = &a
+	items, err := loader.NewMap(ctx, ds, training)
+	if err != nil {
+		return nil, err
+	}
+	defer items.Close()
+	r := &replay{ctx: ctx, ds: ds, live: l, items: items, cfg: &cfg}
+	return &r.result, r.run()
+}
+
+// replay is one run of Replay.
+type replay struct {
+	ctx    context.Context
+	ds     robocache.Dataset
+	live   *Live
+	items  *loader.Map
+	cfg    *ReplayConfig
+	events []event
+	result ReplayResult
+	seen   *Observation // of the last tick; its memory is used again
+	videos *videoReader
+}
+
+// event is one sample of a recording.
+type event struct {
+	arrival, stamp int64
+	stream         *streamBuffer
+	row            robocache.Row
+}
+
+// run replays the selected episodes one after the other.
+func (r *replay) run() error {
+	r.result.DifferentKeys = map[string]int64{}
+	r.videos = newVideoReader(r.ctx, r.ds)
+	defer r.videos.close()
+	episode, next := -1, 0
+	for i := range r.items.Len() {
+		if r.cfg.MaxTicks > 0 && r.result.Ticks >= r.cfg.MaxTicks {
+			break
+		}
+		rows, err := r.items.Rows([]int64{i})
+		if err != nil {
+			return err
+		}
+		times, err := r.items.Times(r.ctx, []int64{i})
+		if err != nil {
+			return err
+		}
+		if rows[0].Episode != episode {
+			episode, next = rows[0].Episode, 0
+			r.live.Reset()
+			if err := r.listEvents(episode); err != nil {
+				return err
+			}
+		}
+		for ; next < len(r.events) && r.events[next].arrival <= times[0]; next++ {
+			if err := r.pushEvent(&r.events[next]); err != nil {
+				return err
+			}
+		}
+		if err := r.compareTick(i, times[0]); err != nil {
+			return robocache.At(err, robocache.Where{
+				"episode": r.ds.Info().EpisodeIndex(episode), "tick": times[0],
+			})
+		}
+	}
+	return nil
+}
+
+// listEvents lists the samples of an episode in the order of their arrival, and sets its task.
+func (r *replay) listEvents(episode int) error {
+	r.events = r.events[:0]
+	a := r.live.Contract.Options.Align
+	for _, s := range r.live.streams {
+		if s.Key == "task" {
+			texts, err := r.ds.Text(r.ctx, "task", []robocache.Row{{Episode: episode}})
+			if err != nil {
+				return err
+			}
+			r.live.SetTask(texts[0])
+			continue
+		}
+		stamps, err := align.TimestampsOf(r.ctx, r.ds, episode, s.Key, "")
+		if err != nil {
+			return err
+		}
+		arrivals, shift := stamps, int64(r.cfg.ArrivalDelay.For(s.Key))
+		if align.HasArrivalTimes(r.ds, s.Key) {
+			arrivals, err = align.ArrivalTimes(r.ctx, r.ds, episode, s.Key, "")
+			if err != nil {
+				return err
+			}
+		} else {
+			shift += int64(a.Offset[s.Key])
+		}
+		for k, stamp := range stamps {
+			r.events = append(r.events, event{
+				arrivals[k] + shift, stamp, s, robocache.Row{Episode: episode, Index: k},
+			})
+		}
+	}
+	slices.SortStableFunc(r.events, func(x, y event) int { return cmp.Compare(x.arrival, y.arrival) })
+	return nil
+}
+
+// pushEvent pushes one sample of the recording.
+func (r *replay) pushEvent(e *event) error {
+	s := e.stream
+	rows := []robocache.Row{e.row}
+	x := Sample{Stamp: e.stamp, Arrival: e.arrival}
+	var err error
+	switch {
+	case s.Kind == robocache.KindText || s.Kind == robocache.KindEvent:
+		var texts []string
+		if texts, err = r.ds.Text(r.ctx, s.Key, rows); err == nil {
+			x.Text = texts[0]
+		}
+	case s.Kind == robocache.KindImage || s.Kind == robocache.KindVideo:
+		refs := make([]robocache.FrameRef, 1)
+		if err = r.ds.Frames(r.ctx, s.Key, rows, refs); err != nil {
+			break
+		}
+		if x.Still = &refs[0]; refs[0].Path != "" {
+			return r.videos.decode(&refs[0], func(f video.Frame) error {
+				planar, ok := f.(video.PlanarFrame)
+				if !ok {
+					return robocache.Unsupported("live", nil, "frames without planes")
+				}
+				x.Frame = planar
+				return r.live.Push(s.Key, &x)
+			})
+		}
+	case s.Ragged():
+		x.Data, _, err = robocache.GatherRagged(r.ctx, r.ds, s.Key, rows)
+	default:
+		x.Data = make([]byte, s.RowBytes())
+		err = r.ds.Gather(r.ctx, s.Key, rows, x.Data)
+	}
+	if err != nil {
+		return robocache.At(err, robocache.Where{"stream": s.Key})
+	}
+	return r.live.Push(s.Key, &x)
+}
+
+// compareTick compares the observation of a tick with a sample of the loader.
+func (r *replay) compareTick(sample, tick int64) (err error) {
+	if r.seen, err = r.live.Observe(r.ctx, tick, 0, r.seen); err != nil {
+		return err
+	}
+	want, err := r.items.Items(r.ctx, []int64{sample})
+	if err != nil {
+		return err
+	}
+	defer want.Release()
+	r.result.Ticks++
+	for _, t := range want.Tensors {
+		have := r.seen.Tensor(t.Key)
+		if have == nil {
+			r.note(t.Key, tick, int64(len(t.Data))*8)
+			continue
+		}
+		r.note(t.Key, tick, differentBits(have.Data, t.Data))
+	}
+	for _, t := range want.Texts {
+		if have := r.seen.Text(t.Key); !slices.Equal(have, t.Values) {
+			r.note(t.Key, tick, 1)
+		}
+	}
+	for i, f := range r.seen.Fields {
+		if t, _ := r.seen.Entry(i); f.Mask {
+			r.result.Values += int64(len(t.Data))
+			r.result.Masked += int64(bytes.Count(t.Data, []byte{1}))
+		}
+	}
+	return nil
+}
+
+// note counts the different bits of a key at a tick.
+func (r *replay) note(key string, tick, different int64) {
+	if different == 0 {
+		return
+	}
+	if r.result.DifferentBits == 0 {
+		r.result.FirstTick = tick
+	}
+	r.result.DifferentBits += different
+	r.result.DifferentKeys[key]++
+}
+
+// differentBits counts the bits that differ. Bytes that only one side has count as different.
+func differentBits(a, b []byte) (n int64) {
+	if bytes.Equal(a, b) {
+		return 0
+	}
+	for i := range min(len(a), len(b)) {
+		n += int64(bits.OnesCount8(a[i] ^ b[i]))
+	}
+	return n + 8*int64(max(len(a), len(b))-min(len(a), len(b)))
+}
+
+// videoReader decodes frames of the video files of a dataset.
+type videoReader struct {
+	ctx  context.Context
+	lib  *video.Library
+	pool *video.Pool
+}
+
+func newVideoReader(ctx context.Context, ds robocache.Dataset) *videoReader {
+	return &videoReader{ctx, video.LibraryOf(ds), video.NewPool(256 << 20)}
+}
+
+// decode calls fn with the frame of a reference, which is valid during the call.
+func (v *videoReader) decode(ref *robocache.FrameRef, fn func(f video.Frame) error) error {
+	return video.EachFrame(v.ctx, v.lib, []robocache.FrameRef{*ref}, video.Each{Pool: v.pool},
+		func(_ []int, f video.Frame) error { return fn(f) })
+}
+
+func (v *videoReader) close() { v.pool.Close() }

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/contract"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/options"
+)
+
+// Contract returns the contract of the observations of the plan's batches. Labels, bookkeeping
+// columns and augmentation are not part of it. It rejects an alignment that is not causal.
+func (p *Plan) Contract() (*contract.Contract, error) {
+	if len(p.Sources) > 1 {
+		return nil, robocache.Unsupported("contract", nil, "the contract of a mixture").
+			WithHint("Take the contract of a loader of the source whose robot will run the policy.")
+	}
+	src := p.Sources[0]
+	observed := src.observedColumns()
+	for _, c := range observed {
+		if err := src.checkObservable(c); err != nil {
+			return nil, err
+		}
+	}
+	o, err := src.observationOptions(observed)
+	if err != nil {
+		return nil, err
+	}
+	o.Normalize = p.SettledNormalize()[0]
+	o.Normalize.Keys = options.Only(o.Normalize.Keys,
+		func(k string) bool { return slices.Contains(o.Keys, k) })
+	out := &contract.Contract{Options: o, Robot: src.Dataset.Info().Robot}
+	for _, c := range observed {
+		out.Streams = append(out.Streams, src.contractStream(c))
+		for _, f := range p.Schema.Fields {
+			if f.BaseKey() == c.Key && !f.Mask {
+				out.Outputs = append(out.Outputs, contract.Output{
+					Key: f.Key, DType: f.DType, Shape: f.Shape, Kind: f.Kind, Unit: f.Unit,
+				})
+			}
+		}
+	}
+	if err := out.Seal(); err != nil {
+		return nil, err
+	}
+	return out, out.Validate()
+}
+
+// observedColumns returns the columns of observations: those that a robot has at a tick, and the
+// task.
+func (src *Source) observedColumns() (out []*column.Column) {
+	causal := align.Config{CausalOptions: align.CausalOptions{Causal: true}}
+	if src.Config.Align != nil {
+		causal.Targets = src.Config.Align.Targets
+	}
+	for _, c := range src.Columns {
+		if c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() && causal.IsCausal(c.Key) &&
+			!column.Is[*column.TimesColumn](c) && !column.Is[*column.GeneratedColumn](c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// checkObservable rejects a column whose rows a robot cannot have at the tick, or whose values a
+// robot cannot make.
+func (src *Source) checkObservable(c *column.Column) error {
+	if c.Feature == nil {
+		return nil
+	}
+	where := robocache.Where{"stream": c.Key}
+	a := src.Config.Align
+	isCausal := a != nil && a.Causal
+	looksAhead := c.Time != nil || align.HasArrivalTimes(src.Dataset, c.Feature.Key)
+	switch i := c.Image(); {
+	case !isCausal && looksAhead:
+		return robocache.Misuse("contract", where,
+			"the alignment is not causal: a robot has no such observations at the tick").
+			WithHint("Train with %s, and take the contract of that loader.",
+				robocache.Option("align", "causal"))
+	case a != nil && !a.Drift[c.Key].IsZero():
+		return robocache.Unsupported("contract", where,
+			"a drift correction: it is known only after the recording")
+	case i != nil && i.Augment != nil && (i.Augment.Height != i.Height || i.Augment.Width != i.Width):
+		return robocache.Unsupported("contract", where, "frames that are cropped at random").
+			WithHint("Take the contract of a loader without the crop, with the size that the policy "+
+				"expects (%s).", robocache.Option("image_size"))
+	}
+	return nil
+}
+
+// observationOptions returns the options that give the observations, with the mode of each stream.
+func (src *Source) observationOptions(observed []*column.Column) (options.Config, error) {
+	cfg := &src.Config
+	var o options.Config
+	o.Windows, o.Images = cfg.Windows, cfg.Images
+	o.Anchor, o.Tolerance, o.Missing, o.Hz = "", nil, "", nil
+	o.OnNaN = cfg.OnNaN
+	o.Keys = []string{}
+	a := align.Config{}
+	if cfg.Align != nil {
+		a = *cfg.Align
+	}
+	if a.HZ.Zero() {
+		a.HZ = src.rowRate()
+	}
+	if a.HZ.Zero() {
+		return o, robocache.Misuse("contract", nil, "the rate of the ticks is not known").
+			WithHint("Pass %s.", robocache.Option("hz"))
+	}
+	a.Causal, a.Extent, a.Targets = true, "", nil
+	a.ArrivalDelay = align.PerKey[align.Nanos]{} // a robot has arrivals, and no need of assumptions
+	a.Clock, a.Relative = nil, nil
+	if !a.MaxAge.Says("") {
+		a.MaxAge.All = align.DefaultMaxAge
+	}
+	modes := map[string]align.Mode{}
+	for _, c := range observed {
+		o.Keys = append(o.Keys, c.Key)
+		if c.Feature == nil {
+			continue
+		}
+		modes[c.Key] = align.Previous
+		if c.Time != nil {
+			modes[c.Key] = c.Time.Options.Mode
+		}
+	}
+	a.Modes = modes
+	o.Align = &a
+	has := func(k string) bool { return slices.Contains(o.Keys, k) }
+	o.KeepKeys(has)
+	for k, l := range o.Align.Latency {
+		l.Draw = align.AgeDraw{}
+		o.Align.Latency[k] = l
+		if l.Fixed == 0 {
+			delete(o.Align.Latency, k)
+		}
+	}
+	return o, nil
+}
+
+// rowRate returns the rate of the rows that are the samples, or zero if it is not known.
+func (src *Source) rowRate() robocache.Rate {
+	if f := src.Dataset.Info().Feature(src.Timebase.Key); f != nil && !f.FPS.Zero() {
+		return f.FPS
+	}
+	return src.Dataset.Info().FPS
+}
+
+// contractStream returns the description of a column's stream.
+func (src *Source) contractStream(c *column.Column) contract.Stream {
+	if c.Feature == nil {
+		return contract.Stream{Feature: robocache.Feature{
+			Key: c.Key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1},
+		}}
+	}
+	f := *c.Feature
+	f.Clock, f.FPS, f.Codec, f.Default, f.OnlyAsked = "", robocache.Rate{}, "", false, false
+	f.Relative, f.RelativeReason, f.Unsummable, f.Masked = nil, "", nil, false
+	if i := c.Image(); i != nil && i.Spec.Width == 0 {
+		f.Height, f.Width = i.Height, i.Width
+	}
+	return contract.Stream{Feature: f, Message: robocache.MessageOf(src.Dataset, c.Key)}
+}
