@@ -16,6 +16,7 @@ type dataset struct {
 	streams map[string]*streamBuffer
 	isReady bool // false while the observer is made: then each stream has two rows without values
 	task    string
+	ticks   [1]int64 // time of the only row: that of the observation
 }
 
 // placeholderTimes are the timestamps of each stream while the observer is made.
@@ -59,8 +60,11 @@ func (d *dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // Times returns the timestamps of the samples of a stream. The caller must not change them.
 func (d *dataset) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	s := d.streams[key]
-	if s == nil || s.Key == "task" || !d.isReady {
+	switch {
+	case !d.isReady:
 		return placeholderTimes, nil
+	case s == nil || s.Key == "task":
+		return d.ticks[:], nil
 	}
 	return s.stamps, nil
 }

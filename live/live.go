@@ -13,6 +13,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
+// Now stands for the present as a tick or an arrival.
+const Now int64 = math.MinInt64
+
 // Config configures a Live.
 type Config struct {
 	// MemoryBudget is the maximum size in bytes of the samples of all streams. The default is 1 GiB.
@@ -110,7 +113,7 @@ func horizonOf(c *options.Config, f *robocache.Feature) int64 {
 	return horizon + max(shift, -shift) + int64(max(a.MaxGap.For(f.Key), a.MaxAge.For(f.Key)))
 }
 
-// Observe returns the observation at a tick in ns, on the clock of the arrivals. A tick of 0 is now.
+// Observe returns the observation at a tick in ns, on the clock of the arrivals. The tick may be Now.
 // If a stream has no sample yet, Observe waits for one until timeout has passed. into is an earlier
 // observation whose memory is used again, or nil. The caller must call Release.
 func (l *Live) Observe(
@@ -124,7 +127,7 @@ func (l *Live) Observe(
 	if l.isClosed {
 		return nil, robocache.Misuse("live", nil, "the Live is closed")
 	}
-	if tick == 0 {
+	if tick == Now {
 		tick = l.clock.now()
 	}
 	if l.first == math.MinInt64 {
@@ -141,7 +144,7 @@ func (l *Live) Observe(
 		}
 		o = &Observation{Batch: b, Ages: make([]int64, len(l.streams))}
 	}
-	o.Tick = tick
+	o.Tick, l.dataset.ticks[0] = tick, tick
 	if err := l.observer.Observe(tick, l.first, o.Batch); err != nil {
 		if into == nil {
 			o.Release()
@@ -229,15 +232,15 @@ func (l *Live) Close() error {
 // simulator has its own.
 type tickClock struct {
 	mu      sync.Mutex
-	arrival int64 // newest arrival; 0: none
-	seen    time.Time
+	arrival int64     // newest arrival
+	seen    time.Time // zero: nothing has arrived
 }
 
 // note records an arrival.
 func (c *tickClock) note(arrival int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if arrival >= c.arrival {
+	if c.seen.IsZero() || arrival >= c.arrival {
 		c.arrival, c.seen = arrival, time.Now()
 	}
 }
@@ -247,7 +250,7 @@ func (c *tickClock) note(arrival int64) {
 func (c *tickClock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.arrival == 0 {
+	if c.seen.IsZero() {
 		return time.Now().UnixNano()
 	}
 	return c.arrival + int64(time.Since(c.seen))

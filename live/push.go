@@ -14,7 +14,7 @@ import (
 // Sample is one decoded value of a stream.
 type Sample struct {
 	Stamp   int64 // ns; when it was measured
-	Arrival int64 // ns; when it can be used; 0: now
+	Arrival int64 // ns; when it can be used, or Now
 	// Data holds the numbers of a row in the contract's dtype, little-endian. Rows of varying length
 	// hold their entries one after the other.
 	Data  []byte
@@ -32,7 +32,7 @@ func (l *Live) Push(key string, x *Sample) error {
 			WithHint("%s", robocache.Nearest(key, l.Keys()))
 	}
 	arrival := x.Arrival
-	if arrival == 0 {
+	if arrival == Now {
 		arrival = time.Now().UnixNano()
 	}
 	if s.Key == "task" {
