@@ -139,7 +139,7 @@ func CheckTimestamps(src []int64, stream string) error {
 }
 
 func inStream(err error, stream string) error {
-	if stream == "" {
+	if stream == "" || err == nil {
 		return err
 	}
 	return robocache.At(err, robocache.Where{"stream": stream})

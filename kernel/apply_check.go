@@ -50,7 +50,7 @@ func (p *Part) checkPart(op string) error {
 	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
-		for _, t := range []struct {
+		for _, t := range [...]struct {
 			name string
 			*Tensor
 			dtype robocache.DType
@@ -96,7 +96,7 @@ func (p *Part) checkPart(op string) error {
 			"no kind",
 		)
 	}
-	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
+	if len(p.Out.Shape) != 2 || p.Out.Shape[0] != rows || p.Out.Shape[1] != cols {
 		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
 	}
 	if err := checkOptional(op, "valid", p.Valid, robocache.Uint8, rows); err != nil {

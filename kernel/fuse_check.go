@@ -326,7 +326,7 @@ func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) e
 		return misuseError(op, "unsupported dtype of "+name, d.String(), t.DType.String())
 	}
 	if !slices.Equal(t.Shape, want) {
-		return shapeError(op, name, want, t.Shape)
+		return shapeError(op, name, slices.Clone(want), t.Shape)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/goatnote-inc/robocache"
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
 
 // Rule states how the values of a stream at target times are computed from its samples.
 type Rule struct {
@@ -130,6 +134,8 @@ func (op *FuseGradOp) namedTensors() []namedTensor {
 type ApplyOp struct {
 	Parts  []Part
 	Counts *Tensor
+
+	names []namedTensor // memory of namedTensors
 }
 
 // Part is one tensor of an ApplyOp. Without a plan, row i of Out is computed from row i of Src.
@@ -150,7 +156,7 @@ type Part struct {
 func (op *ApplyOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()) }
 
 func (op *ApplyOp) namedTensors() []namedTensor {
-	out := make([]namedTensor, 0, 8*len(op.Parts)+1)
+	out := slices.Grow(op.names[:0], 8*len(op.Parts)+1)
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		out = append(
@@ -165,7 +171,8 @@ func (op *ApplyOp) namedTensors() []namedTensor {
 			inputTensor("samples", p.Epilogue.sampleTensor()),
 		)
 	}
-	return append(out, resultTensor("counts", op.Counts))
+	op.names = append(out, resultTensor("counts", op.Counts))
+	return op.names
 }
 
 func (e *Epilogue) sampleTensor() *Tensor {

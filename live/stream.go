@@ -79,10 +79,10 @@ func (b *streamBuffer) push(stamp, arrival int64, fill func(s *sample) error) er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counters.Received++
-	where := robocache.Where{"stream": b.Key}
 	if d := stamp - arrival; d > maxClockDifference || d < -maxClockDifference {
 		b.counters.Rejected++
-		return robocache.Malformed("live", where, "the timestamp is far from its arrival").
+		return robocache.Malformed("live", robocache.Where{"stream": b.Key},
+			"the timestamp is far from its arrival").
 			Expected("at most 60 s", time.Duration(d).String()).
 			WithHint("Synchronize the clocks of the robot and this machine, or push with both times.")
 	}
@@ -91,7 +91,7 @@ func (b *streamBuffer) push(stamp, arrival int64, fill func(s *sample) error) er
 	if err := fill(s); err != nil {
 		b.counters.Rejected++
 		b.unused = append(b.unused, s)
-		return robocache.At(err, where)
+		return robocache.At(err, robocache.Where{"stream": b.Key})
 	}
 	b.countOrder(s)
 	b.used += s.bytes()

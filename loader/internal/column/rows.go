@@ -65,6 +65,12 @@ func (p *Part) stageEntry(i int) (dst []byte, done func()) {
 	if p.Slots == nil {
 		return data, func() {}
 	}
+	return p.stageSlots(i, data)
+}
+
+// stageSlots is stageEntry for a part whose values go to some slots of the batch's tensor, whose
+// memory is data.
+func (p *Part) stageSlots(i int, data []byte) (dst []byte, done func()) {
 	tensor := &p.Source.Tensors[i]
 	size, pad := tensor.Bytes, p.Source.PaddedRows[tensor.Key]
 	wide := p.Source.BatchSchema.Tensors[p.Source.TensorSlots[i]].Bytes
