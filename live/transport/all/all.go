@@ -1,0 +1,6 @@
+// Package all registers all transports.
+package all
+
+import (
+	_ "github.com/goatnote-inc/robocache/live/transport/mcap" // mcap://
+)
