@@ -2,5 +2,6 @@
 package all
 
 import (
-	_ "github.com/goatnote-inc/robocache/live/transport/mcap" // mcap://
+	_ "github.com/goatnote-inc/robocache/live/transport/foxglove" // foxglove://, foxgloves://
+	_ "github.com/goatnote-inc/robocache/live/transport/mcap"     // mcap://
 )
