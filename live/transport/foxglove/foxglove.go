@@ -97,10 +97,11 @@ func (t *Transport) Run(
 		if errors.Is(err, robocache.ErrInternal) {
 			return err
 		}
-		t.Recovered(robocache.At(err, robocache.Where{"server": t.uri}))
 		if time.Since(start) > stableTime {
 			delay = firstDelay
+			t.Recovered(nil)
 		}
+		t.Recovered(robocache.At(err, robocache.Where{"server": t.uri}))
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay/2 + rand.N(delay)):
