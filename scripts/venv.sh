@@ -62,10 +62,11 @@ install_robomimic() {
     echo "venv: cannot install robomimic; its runner of 'robocache-bench peers' reports this" >&2
 }
 # Installs independent readers and writers of other formats, the references of the tests of MCAP,
-# rosbag2, Zarr and Delta Lake (h5py comes with robomimic). Also installs matplotlib for plots in
-# notebooks, a type checker, the schemas of Kubernetes, and an S3 server for tests.
+# rosbag2, Zarr and Delta Lake (h5py comes with robomimic). Also installs a server of live messages,
+# matplotlib for plots in notebooks, a type checker, the schemas of Kubernetes, and an S3 server for
+# tests.
 install_reference_readers() {
-  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
+  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, foxglove, zarr, numcodecs, deltalake, matplotlib, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: cannot install the reference readers of other formats; their tests skip" >&2
 }

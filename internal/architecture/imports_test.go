@@ -108,6 +108,11 @@ var allowed = map[string][]string{
 		"loader/internal/order",
 		"loader/internal/plan",
 	},
+	"live/transport":               {"", "internal/crash"},
+	"live/transport/all":           {"live/transport"},
+	"live/transport/mcap":          {"", "format", "live/transport", "internal/crash"},
+	"live/transport/transporttest": {"", "format", "live/transport", "internal/tests"},
+
 	"mapping":  {"", "kernel", "internal/crash", "internal/jsonmeta"},
 	"diagnose": {"", "video", "internal/crash"},
 	"convert":  {"", "store", "align", "internal/crash"},
@@ -285,6 +290,9 @@ func TestRulesCanFail(t *testing.T) {
 		{module + "/convert", []string{module + "/verbs"}},
 		{module + "/inspect/chart", []string{module + "/inspect"}},
 		{module + "/loader", []string{module + "/bench/report"}},
+		{module + "/live/transport/foxglove", []string{module + "/loader"}},
+		{module + "/live/transport/foxglove", []string{module + "/format/mcap"}},
+		{module + "/live/transport/mcap", []string{module + "/live"}},
 		{module + "/newpackage", []string{"fmt"}},
 		{module + "/format/lerobot", []string{module + "/internal/guard"}},
 	} {

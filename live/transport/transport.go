@@ -45,8 +45,37 @@ type Message struct {
 // Transport receives messages.
 type Transport interface {
 	// Run receives the messages of topics and calls receive for each. It blocks until ctx is
-	// canceled, or until no further attempt can succeed.
+	// canceled, or until no further attempt can succeed. A topic need not exist yet.
 	Run(ctx context.Context, topics []string, receive func(*Message)) error
+}
+
+// Reporter is an optional interface of transports.
+type Reporter interface {
+	// OnError sets a function that Run calls with each error from which it recovers, for example a
+	// lost connection. fn must not block. OnError must be called before Run.
+	OnError(fn func(error))
+}
+
+// Errors implements Reporter for a transport that embeds it.
+type Errors struct {
+	report func(error)
+	last   string
+}
+
+// OnError implements Reporter.
+func (e *Errors) OnError(fn func(error)) { e.report = fn }
+
+// Recovered reports an error from which Run recovers. It omits an error with the text of the
+// previous one. nil means that the transport works again.
+func (e *Errors) Recovered(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != e.last && text != "" && e.report != nil {
+		e.report(err)
+	}
+	e.last = text
 }
 
 var (

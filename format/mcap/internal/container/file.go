@@ -319,22 +319,27 @@ func (f *File) parseSummary(sec []byte, start int64) {
 	}
 }
 
-// defineRecord adds a schema or a channel. A number must not be defined twice with different
-// content.
-func (f *File) defineRecord(op Op, b []byte, off int64) {
+// defineRecord adds a schema or a channel, and reports whether its number was not defined before. A
+// number must not be defined twice with different content.
+func (f *File) defineRecord(op Op, b []byte, off int64) (isNew bool) {
 	if op == OpSchema {
 		s := parseSchema(b, off)
-		if old := f.Schemas[s.ID]; old != nil && *old != *s {
+		old := f.Schemas[s.ID]
+		if old == nil {
+			f.Schemas[s.ID] = s
+		} else if *old != *s {
 			guard.Fail(redefinitionError(off, "schema", s.ID, old.Name, s.Name))
 		}
-		f.Schemas[s.ID] = s
-		return
+		return old == nil
 	}
 	c := parseChannel(b, off)
-	if old := f.Channels[c.ID]; old != nil && !old.Same(c) {
+	old := f.Channels[c.ID]
+	if old == nil {
+		f.Channels[c.ID] = c
+	} else if !old.Same(c) {
 		guard.Fail(redefinitionError(off, "channel", c.ID, old.Topic, c.Topic))
 	}
-	f.Channels[c.ID] = c
+	return old == nil
 }
 
 func redefinitionError(off int64, what string, id uint16, old, new string) error {

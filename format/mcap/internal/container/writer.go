@@ -144,13 +144,13 @@ func (w *Writer) Message(m *Message) error {
 		},
 	)
 	if err == nil && w.body.Len() >= w.options.Chunk {
-		err = w.flushChunk()
+		err = w.Flush()
 	}
 	return err
 }
 
-// flushChunk writes the chunk and its message indexes.
-func (w *Writer) flushChunk() error {
+// Flush writes the messages so far as a chunk with its message indexes.
+func (w *Writer) Flush() error {
 	body := w.body.Bytes()
 	k := foxglove.Chunk{
 		MessageStartTime: w.from,
@@ -183,7 +183,7 @@ func (w *Writer) flushChunk() error {
 
 // Metadata writes a metadata record.
 func (w *Writer) Metadata(name string, values map[string]string) error {
-	if err := w.flushChunk(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	return w.file.WriteMetadata(&foxglove.Metadata{Name: name, Metadata: values})
@@ -191,7 +191,7 @@ func (w *Writer) Metadata(name string, values map[string]string) error {
 
 // Close writes the last chunk, the summary and the footer. It does not close the underlying writer.
 func (w *Writer) Close() error {
-	if err := w.flushChunk(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	if w.encoder != nil {
