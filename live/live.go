@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -31,13 +32,17 @@ type Live struct {
 	messages *messageDecoder // nil: no stream comes from messages
 	arrived  chan struct{}   // has an element after a push
 	clock    tickClock
+	sources  sources
+	// recording is held for reading while the samples of a message are added to a recording, so that
+	// an observation sees all of them or none.
+	recording sync.RWMutex
 
 	mu       sync.Mutex // held by Observe
 	dataset  *dataset
 	observer *loader.Observer
-	first    int64 // tick of the first observation; math.MinInt64: none yet
+	first    int64 // tick of the first observation; Now: none yet
 	isClosed bool
-	recorder *recorder // nil: nothing is recorded
+	recorder atomic.Pointer[recorder] // nil: nothing is recorded
 }
 
 // Observation is what a policy sees at a tick.
@@ -58,7 +63,7 @@ func Open(ctx context.Context, c *contract.Contract, cfg Config) (*Live, error) 
 		Contract: c,
 		byKey:    map[string]*streamBuffer{},
 		arrived:  make(chan struct{}, 1),
-		first:    math.MinInt64,
+		first:    Now,
 	}
 	budget := cfg.MemoryBudget
 	if budget <= 0 {
@@ -130,11 +135,11 @@ func (l *Live) Observe(
 	if tick == Now {
 		tick = l.clock.now()
 	}
-	if l.first == math.MinInt64 {
+	if l.first == Now {
 		l.first = tick
 	}
-	for _, s := range l.streams {
-		s.takeInbox(tick)
+	if err := l.takeSamples(tick); err != nil {
+		return nil, err
 	}
 	o := into
 	if o == nil {
@@ -157,7 +162,31 @@ func (l *Live) Observe(
 			o.Ages[i] = tick - newest.stamp
 		}
 	}
-	return o, l.recorder.addTick(tick)
+	return o, l.recorder.Load().addDigest(o)
+}
+
+// takeSamples makes the samples that were pushed so far available to the observation at a tick.
+// Publishers wait while it takes them, so that a recording has the tick in its place among the
+// samples. Caller must hold l.mu.
+func (l *Live) takeSamples(tick int64) error {
+	if l.recorder.Load() != nil {
+		l.recording.Lock()
+		defer l.recording.Unlock()
+	}
+	for _, s := range l.streams {
+		s.mu.Lock()
+	}
+	for _, s := range l.streams {
+		s.takeInbox()
+	}
+	err := l.recorder.Load().addTick(tick, l.dataset.task)
+	for _, s := range l.streams {
+		s.mu.Unlock()
+	}
+	for _, s := range l.streams {
+		s.placeSamples(tick)
+	}
+	return err
 }
 
 // awaitStreams blocks until each stream has received a sample, or until timeout has passed.
@@ -194,16 +223,17 @@ func (l *Live) hasAllStreams() bool {
 
 // Reset begins another episode: the next observation is the first one, and all samples are
 // forgotten.
-func (l *Live) Reset() {
+func (l *Live) Reset() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.first = math.MinInt64
+	l.first = Now
 	for _, s := range l.streams {
 		s.reset()
 	}
 	if l.messages != nil {
 		l.messages.reset()
 	}
+	return l.recorder.Load().addReset()
 }
 
 // SetTask sets the text of the key "task".
@@ -215,6 +245,7 @@ func (l *Live) SetTask(text string) {
 
 // Close ends the recording and releases all memory. Observations stay valid until their Release.
 func (l *Live) Close() error {
+	l.sources.stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed {
@@ -225,7 +256,7 @@ func (l *Live) Close() error {
 	if l.messages != nil {
 		l.messages.close()
 	}
-	return l.recorder.close()
+	return l.recorder.Load().close()
 }
 
 // tickClock tells the time of the arrivals, which need not be that of this machine: a recording or a

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -299,5 +300,55 @@ func TestObserveAllocates(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(200, tick); n > 0 {
 		t.Errorf("a tick allocates %v times", n)
+	}
+}
+
+// TestRecordVerify records what a policy saw while others push, verifies it, and checks that a
+// changed recording is noticed.
+func TestRecordVerify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "seen.mcap")
+	l := openLive(t, numbersContract(t, `{"align": {"hz": 50}}`, "a", "b"))
+	if err := l.Record(path); err != nil {
+		t.Fatal(err)
+	}
+	var o *live.Observation
+	var err error
+	for episode := range int64(3) {
+		var publishers sync.WaitGroup
+		for _, key := range []string{"a", "b"} {
+			publishers.Add(1)
+			go func() {
+				defer publishers.Done()
+				for k := range int64(400) {
+					at := episode*1e9 + k*ms
+					x := live.Sample{Stamp: at, Arrival: at, Data: pair(float64(at), 1)}
+					if err := l.Push(key, &x); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		for tick := range int64(40) {
+			if o, err = l.Observe(t.Context(), episode*1e9+tick*10*ms, 0, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publishers.Wait()
+		if err := l.Reset(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Record(path); err == nil {
+		t.Error("a second recording is begun")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := live.Verify(t.Context(), path)
+	if err != nil || r.Ticks != 120 || r.DifferentTicks != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := live.Verify(t.Context(), "observe_test.go"); err == nil {
+		t.Error("another file is verified")
 	}
 }

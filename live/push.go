@@ -17,10 +17,13 @@ type Sample struct {
 	Arrival int64 // ns; when it can be used, or Now
 	// Data holds the numbers of a row in the contract's dtype, little-endian. Rows of varying length
 	// hold their entries one after the other.
-	Data  []byte
-	Text  string              // of a text stream
-	Still *robocache.FrameRef // of a camera: an encoded image, or pixels
-	Frame video.PlanarFrame   // of a camera: a decoded frame of video
+	Data      []byte
+	Text      string              // of a text stream
+	Still     *robocache.FrameRef // of a camera: an encoded image, or pixels
+	Frame     video.PlanarFrame   // of a camera: a decoded frame of video
+	IsMissing bool                // the row holds no value; for streams whose rows may lack one
+
+	isOfMessage bool // it was decoded from a message, which is recorded itself
 }
 
 // Push adds a sample of a stream. It does not keep x's memory. Safe for concurrent use.
@@ -39,7 +42,13 @@ func (l *Live) Push(key string, x *Sample) error {
 		l.SetTask(x.Text)
 		return nil
 	}
-	if err := s.push(x.Stamp, arrival, func(to *sample) error { return l.fill(s, to, x) }); err != nil {
+	err := s.push(x.Stamp, arrival, func(to *sample) error {
+		if err := l.fill(s, to, x); err != nil || x.isOfMessage {
+			return err
+		}
+		return l.recorder.Load().addSample(s, x, arrival)
+	})
+	if err != nil {
 		return err
 	}
 	l.clock.note(arrival)
@@ -47,7 +56,7 @@ func (l *Live) Push(key string, x *Sample) error {
 	case l.arrived <- struct{}{}:
 	default:
 	}
-	return l.recorder.addSample(key, x.Stamp, arrival, x)
+	return nil
 }
 
 // Keys returns the keys of the streams in the order of the contract.
@@ -66,6 +75,11 @@ func (l *Live) fill(s *streamBuffer, to *sample, x *Sample) error {
 			Expected(fmt.Sprintf("%s, %v %v", s.Kind, s.DType, s.Shape), got)
 	}
 	switch {
+	case x.IsMissing && s.Masked:
+		to.isMissing = true
+		return nil
+	case x.IsMissing:
+		return mismatch("a row without a value")
 	case s.Kind == robocache.KindVideo || s.Kind == robocache.KindImage:
 		return l.fillFrame(s, to, x)
 	case s.Kind == robocache.KindText || s.Kind == robocache.KindEvent:

@@ -27,7 +27,9 @@ type ReplayConfig struct {
 
 // ReplayResult is the comparison of live observations with those of a Loader.
 type ReplayResult struct {
-	Ticks         int64            `json:"ticks"`
+	Ticks          int64 `json:"ticks"`
+	DifferentTicks int64 `json:"different_ticks"`
+	// DifferentBits and the numbers of values are those of Replay; Verify does not know them.
 	DifferentBits int64            `json:"different_bits"`
 	DifferentKeys map[string]int64 `json:"different_keys,omitempty"` // ticks with a difference
 	Masked        int64            `json:"masked"`                   // values that are padding
@@ -106,7 +108,9 @@ func (r *replay) run() error {
 		}
 		if rows[0].Episode != episode {
 			episode, next = rows[0].Episode, 0
-			r.live.Reset()
+			if err := r.live.Reset(); err != nil {
+				return err
+			}
 			if err := r.listEvents(episode); err != nil {
 				return err
 			}
@@ -211,6 +215,7 @@ func (r *replay) compareTick(sample, tick int64) (err error) {
 	}
 	defer want.Release()
 	r.result.Ticks++
+	before := r.result.DifferentBits
 	for _, t := range want.Tensors {
 		have := r.seen.Tensor(t.Key)
 		if have == nil {
@@ -223,6 +228,9 @@ func (r *replay) compareTick(sample, tick int64) (err error) {
 		if have := r.seen.Text(t.Key); !slices.Equal(have, t.Values) {
 			r.note(t.Key, tick, 1)
 		}
+	}
+	if r.result.DifferentBits != before {
+		r.result.DifferentTicks++
 	}
 	for i, f := range r.seen.Fields {
 		if t, _ := r.seen.Entry(i); f.Mask {

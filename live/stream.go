@@ -48,7 +48,9 @@ type streamBuffer struct {
 	samples  []*sample // by timestamp
 	stamps   []int64   // of samples
 	arrivals []int64   // of samples
-	arrived  []*sample // scratch
+	arrived  []*sample // taken from the inbox
+	// newest when they were taken
+	newestTaken int64
 }
 
 // Limits of what a stream accepts.
@@ -136,13 +138,18 @@ func (b *streamBuffer) releaseLocked(s *sample) {
 	}
 }
 
-// takeInbox moves the arrived samples to their places, and forgets those that no observation at or
-// after now can use. Only the observer calls it.
-func (b *streamBuffer) takeInbox(now int64) {
-	b.mu.Lock()
+// takeInbox takes the samples that arrived since the last call. Only the observer calls it. Caller
+// must hold b.mu.
+func (b *streamBuffer) takeInbox() {
 	b.arrived, b.inbox = b.inbox, b.arrived[:0]
-	newest := b.newest
-	forget := b.expired(now)
+	b.newestTaken = b.newest
+}
+
+// placeSamples moves the taken samples to their places, and forgets those that no observation at or
+// after now can use. Only the observer calls it.
+func (b *streamBuffer) placeSamples(now int64) {
+	b.mu.Lock()
+	newest, forget := b.newestTaken, b.expired(now)
 	for _, s := range b.samples[:forget] {
 		b.releaseLocked(s)
 	}
@@ -198,11 +205,14 @@ func (b *streamBuffer) newestAt(now int64) *sample {
 	return nil
 }
 
-// reset forgets all samples and counters.
+// reset forgets all samples. Only the observer calls it.
 func (b *streamBuffer) reset() {
-	b.takeInbox(0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, s := range b.inbox {
+		b.releaseLocked(s)
+	}
+	b.inbox = b.inbox[:0]
 	for _, s := range b.samples {
 		b.releaseLocked(s)
 	}

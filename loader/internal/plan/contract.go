@@ -158,7 +158,7 @@ func (src *Source) contractStream(c *column.Column) contract.Stream {
 	}
 	f := *c.Feature
 	f.Clock, f.FPS, f.Codec, f.Default, f.OnlyAsked = "", robocache.Rate{}, "", false, false
-	f.Relative, f.RelativeReason, f.Unsummable, f.Masked = nil, "", nil, false
+	f.Relative, f.RelativeReason, f.Unsummable = nil, "", nil
 	if i := c.Image(); i != nil && i.Spec.Width == 0 {
 		f.Height, f.Width = i.Height, i.Width
 	}
