@@ -215,22 +215,15 @@ func (r *replay) compareTick(sample, tick int64) (err error) {
 	}
 	defer want.Release()
 	r.result.Ticks++
-	before := r.result.DifferentBits
-	for _, t := range want.Tensors {
-		have := r.seen.Tensor(t.Key)
-		if have == nil {
-			r.note(t.Key, tick, int64(len(t.Data))*8)
-			continue
+	if different := r.seen.Differences(want); different != nil {
+		if r.result.DifferentTicks == 0 {
+			r.result.FirstTick = tick
 		}
-		r.note(t.Key, tick, differentBits(have.Data, t.Data))
-	}
-	for _, t := range want.Texts {
-		if have := r.seen.Text(t.Key); !slices.Equal(have, t.Values) {
-			r.note(t.Key, tick, 1)
-		}
-	}
-	if r.result.DifferentBits != before {
 		r.result.DifferentTicks++
+		for key, n := range different {
+			r.result.DifferentBits += n
+			r.result.DifferentKeys[key]++
+		}
 	}
 	for i, f := range r.seen.Fields {
 		if t, _ := r.seen.Entry(i); f.Mask {
@@ -241,16 +234,32 @@ func (r *replay) compareTick(sample, tick int64) (err error) {
 	return nil
 }
 
-// note counts the different bits of a key at a tick.
-func (r *replay) note(key string, tick, different int64) {
-	if different == 0 {
-		return
+// Differences returns the number of different bits of each key of a Loader's batch of one sample. It
+// returns nil if all are equal. A text that differs counts as one bit.
+func (o *Observation) Differences(want *loader.Batch) map[string]int64 {
+	var found map[string]int64
+	note := func(key string, n int64) {
+		if n == 0 {
+			return
+		}
+		if found == nil {
+			found = map[string]int64{}
+		}
+		found[key] = n
 	}
-	if r.result.DifferentBits == 0 {
-		r.result.FirstTick = tick
+	for _, t := range want.Tensors {
+		var data []byte
+		if have := o.Tensor(t.Key); have != nil {
+			data = have.Data
+		}
+		note(t.Key, differentBits(data, t.Data))
 	}
-	r.result.DifferentBits += different
-	r.result.DifferentKeys[key]++
+	for _, t := range want.Texts {
+		if !slices.Equal(o.Text(t.Key), t.Values) {
+			note(t.Key, 1)
+		}
+	}
+	return found
 }
 
 // differentBits counts the bits that differ. Bytes that only one side has count as different.
