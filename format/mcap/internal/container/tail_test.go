@@ -106,7 +106,11 @@ func TestTailKeepsChannels(t *testing.T) {
 	b := build(channel(1, "/a"), message(1, 1, "x"), channel(1, "/a"), message(1, 2, "y"))
 	var seen []*Channel
 	r := NewTail(bytes.NewReader(b), TailLimits)
-	err := r.Poll(t.Context(), int64(len(b)), func(c *Channel, _ *Message) { seen = append(seen, c) })
+	err := r.Poll(
+		t.Context(),
+		int64(len(b)),
+		func(c *Channel, _ *Message) { seen = append(seen, c) },
+	)
 	if err != nil || len(seen) != 2 || seen[0] != seen[1] {
 		t.Errorf("%v, %v", seen, err)
 	}
