@@ -90,7 +90,7 @@ func (t *Transport) Run(
 	defer crash.Recover("live foxglove", &err)
 	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
 		start := time.Now()
-		err := t.connect(ctx, newSession(t.limits, topics, receive, t.Recovered))
+		err := t.runConnection(ctx, newSession(t.limits, topics, receive, t.Recovered))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -109,9 +109,9 @@ func (t *Transport) Run(
 	}
 }
 
-// connect runs one connection until it is lost or ctx is canceled.
-func (t *Transport) connect(ctx context.Context, s *session) error {
-	tcp, conn, err := t.dial(ctx)
+// runConnection runs one connection until it is lost or ctx is canceled.
+func (t *Transport) runConnection(ctx context.Context, s *session) error {
+	tcp, conn, err := t.dialServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (t *Transport) connect(ctx context.Context, s *session) error {
 		} else {
 			var reply []byte
 			if reply, err = s.handleText(buffer); err == nil && reply != nil {
-				err = t.send(ctx, conn, reply)
+				err = t.sendText(ctx, conn, reply)
 			}
 		}
 		if err != nil {
@@ -158,9 +158,9 @@ func (t *Transport) connect(ctx context.Context, s *session) error {
 	}
 }
 
-// dial connects to the server. The caller must close the TCP connection, which ends all operations
-// of the WebSocket connection.
-func (t *Transport) dial(ctx context.Context) (net.Conn, *websocket.Conn, error) {
+// dialServer connects to the server. The caller must close the TCP connection. This ends all
+// operations of the WebSocket connection.
+func (t *Transport) dialServer(ctx context.Context) (net.Conn, *websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// net/http would dial in a goroutine that outlives ctx.
@@ -176,7 +176,7 @@ func (t *Transport) dial(ctx context.Context) (net.Conn, *websocket.Conn, error)
 	}
 	var conn *websocket.Conn
 	if err == nil {
-		conn, err = t.upgrade(ctx, stream)
+		conn, err = t.upgradeStream(ctx, stream)
 	}
 	if err != nil {
 		tcp.Close()
@@ -195,8 +195,8 @@ func noConnection(err error) error {
 	return robocache.Temporary("live foxglove", nil, "no connection").WithCause(err)
 }
 
-// upgrade performs the handshake of WebSocket on stream.
-func (t *Transport) upgrade(ctx context.Context, stream net.Conn) (*websocket.Conn, error) {
+// upgradeStream performs the handshake of WebSocket on stream.
+func (t *Transport) upgradeStream(ctx context.Context, stream net.Conn) (*websocket.Conn, error) {
 	useStream := func(context.Context, string, string) (net.Conn, error) { return stream, nil }
 	conn, _, err := websocket.Dial(ctx, t.url, &websocket.DialOptions{
 		Subprotocols: subprotocols,
@@ -214,8 +214,8 @@ func (t *Transport) upgrade(ctx context.Context, stream net.Conn) (*websocket.Co
 	return conn, err
 }
 
-// send sends a text message. The server must accept it within ten seconds.
-func (t *Transport) send(ctx context.Context, conn *websocket.Conn, text []byte) error {
+// sendText sends a text message. The server must accept it within ten seconds.
+func (t *Transport) sendText(ctx context.Context, conn *websocket.Conn, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := conn.Write(ctx, websocket.MessageText, text); err != nil {
