@@ -170,15 +170,11 @@ func (r *decodeJob) sendGroup(ctx context.Context) (keep bool, err error) {
 		r.outsideGroup = true
 		return true, errNotInside
 	}
-	return false, robocache.Malformed(
-		opDecode,
-		robocache.Where{
-			"file":  r.file.Path,
-			"frame": r.firstMissing(),
-			"codec": string(w.entry.Codec),
-		},
-		"the decoder returned no frame for this packet: the video is damaged here",
-	)
+	return false, noFrame(robocache.Where{
+		"file":  r.file.Path,
+		"frame": r.firstMissing(),
+		"codec": string(w.entry.Codec),
+	})
 }
 
 // deliverIfSent calls DeliverPending of the decoder if the last packet of the group was sent.

@@ -1,5 +1,5 @@
 // Package video reads frames from mp4 files, and from packets that are received as messages
-// (Stream, VirtualMP4). It contains the sample index, the decode plan, the open files of a dataset,
+// (Stream, VirtualMP4, PacketDecoder). It contains the sample index, the decode plan, the open files of a dataset,
 // still images, and the writers: joining without re-encoding, and encoding through an ffmpeg
 // program found at run time. Backend is the interface to decoders; a C library never parses a
 // container.
@@ -50,6 +50,10 @@
 //	           presentation order are ErrUnsupported.
 //	video.V15  Elementary converts the samples of a file to such packets. A Stream of them gives a
 //	           VirtualMP4 with the same samples.
+//	video.V16  A PacketDecoder gives a packet the frame that it has in the VirtualMP4 of the same
+//	           packets, bit for bit. It emits frames in the order of their packets, each in the call
+//	           with its packet unless the decoder waits for reordered frames. Its memory does not
+//	           depend on the number of packets.
 //
 // A typical read is Library.Acquire, Plan, Pool.Decode: the index maps frame numbers to packets,
 // the plan groups the packets by the sync sample that decoding must start at, and the pool sends

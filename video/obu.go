@@ -1,6 +1,9 @@
 package video
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Types of OBU.
 const (
@@ -187,11 +190,14 @@ func (s *Stream) inspectAV1(b []byte, p *packetInfo) error {
 		p.size += len(whole)
 		switch kind {
 		case obuSequence:
+			p.hasOwnSets = true
+			if s.av1 != nil && !s.setsChanged && bytes.Equal(s.av1.wholeOBU, whole) {
+				return nil
+			}
 			q, err := parseSequence(whole, payload)
 			if err != nil {
 				return err
 			}
-			p.hasOwnSets = true
 			if s.av1 == nil {
 				s.av1 = q
 			} else if string(s.av1.wholeOBU) != string(q.wholeOBU) {
@@ -286,6 +292,9 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 	}
 	p.isKey, p.hasOwnSets = shown, true
 	s.vp9 = [2]byte{byte(profile), byte((8+2*deep)<<4 | sub<<1)}
+	if s.firstSet != nil && s.firstSet.width == w && s.firstSet.height == h {
+		return nil
+	}
 	crop, err := (&sequenceSet{width: w, height: h}).applyCrop(s.lim.MaxPixels)
 	if err != nil {
 		return err

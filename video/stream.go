@@ -1,6 +1,7 @@
 package video
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -31,6 +32,7 @@ type Stream struct {
 	hasBareKey    bool   // a key frame had no parameter sets
 	decodable     bool   // the last frame can be decoded
 	lastReference uint32 // H.264: frame_num of the last reference frame
+	hasFrames     bool   // a frame could be decoded
 	sizes         []uint32
 	sync          []uint32 // decode indexes + 1
 	media         int64
@@ -188,13 +190,29 @@ func (s *Stream) inspectPacket(data []byte) (p packetInfo, err error) {
 // Add adds the next packet. It returns the number of its frame in the VirtualMP4, or -1 if it has
 // none or cannot be decoded.
 func (s *Stream) Add(data []byte) (number int, err error) {
-	p, err := s.inspectPacket(data)
-	if err != nil {
-		s.decodable = false
+	p, ok, err := s.inspectNext(data)
+	if !ok {
 		return -1, err
 	}
+	if len(s.sizes) >= s.lim.MaxSamples {
+		return -1, robocache.ResourceLimit(opPackets, nil, "more than %d frames", s.lim.MaxSamples)
+	}
+	s.sizes = append(s.sizes, uint32(p.size))
+	s.media += int64(p.size)
+	if p.isKey {
+		s.sync = append(s.sync, uint32(len(s.sizes)))
+	}
+	return len(s.sizes) - 1, nil
+}
+
+// inspectNext describes the next packet of the stream. ok reports whether its frame can be decoded.
+func (s *Stream) inspectNext(data []byte) (p packetInfo, ok bool, err error) {
+	if p, err = s.inspectPacket(data); err != nil {
+		s.decodable = false
+		return p, false, err
+	}
 	if p.shownFrames == 0 {
-		return -1, nil
+		return p, false, nil
 	}
 	if s.codec == H264 && s.decodable && !p.isKey && !s.firstSet.gaps {
 		s.decodable = p.frameNum == s.lastReference ||
@@ -203,22 +221,19 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 	switch {
 	case p.isKey && !s.hasParameterSets():
 		s.framesBeforeKey++
-		return -1, nil // it cannot be decoded without parameter sets
+		return p, false, nil // it cannot be decoded without parameter sets
 	case p.isKey:
 		s.decodable = true
 		s.hasBareKey = s.hasBareKey || !p.hasOwnSets
-	case !s.decodable && len(s.sizes) == 0:
+	case !s.decodable && !s.hasFrames:
 		s.framesBeforeKey++
-		return -1, nil
+		return p, false, nil
 	case !s.decodable:
 		s.framesAfterLoss++
-		return -1, nil
-	}
-	if len(s.sizes) >= s.lim.MaxSamples {
-		return -1, robocache.ResourceLimit(opPackets, nil, "more than %d frames", s.lim.MaxSamples)
+		return p, false, nil
 	}
 	if p.size > maxPacket {
-		return -1, robocache.ResourceLimit(
+		return p, false, robocache.ResourceLimit(
 			opPackets,
 			nil,
 			"a packet of %d bytes, limit %d",
@@ -229,12 +244,20 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 	if p.isReference {
 		s.lastReference = p.frameNum
 	}
-	s.sizes = append(s.sizes, uint32(p.size))
-	s.media += int64(p.size)
-	if p.isKey {
-		s.sync = append(s.sync, uint32(len(s.sizes)))
+	s.hasFrames = true
+	return p, true, nil
+}
+
+// checkSets returns an error if the frames need more parameter sets than one sample entry and the
+// packets of key frames contain.
+func (s *Stream) checkSets() error {
+	if s.setsChanged && s.hasBareKey {
+		return unsupportedPacket(
+			"the parameter sets of the video in messages change, and key frames do not repeat them",
+			"record with the parameter sets at each key frame",
+		)
 	}
-	return len(s.sizes) - 1, nil
+	return nil
 }
 
 // inspectNAL describes a NAL unit, and keeps parameter sets.
@@ -304,6 +327,10 @@ func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
 func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
 	if len(nal) < 4 {
 		return truncatedSet()
+	}
+	isKept := func(p parameterSet) bool { return p.kind == kind && bytes.Equal(p.nal, nal) }
+	if !s.setsChanged && slices.ContainsFunc(s.parameterSets, isKept) {
+		return nil
 	}
 	r := bitReader{b: nal[head:]}
 	var id uint32
@@ -376,7 +403,7 @@ func (s *Stream) keepParameterSet(kind byte, id uint32, nal []byte) error {
 			len(nal),
 		)
 	}
-	if len(s.sizes) > 0 {
+	if s.hasFrames {
 		s.setsChanged = true // the first frames did not have this set
 	}
 	s.parameterSets = append(s.parameterSets, parameterSet{kind, id, append([]byte(nil), nal...)})

@@ -27,11 +27,8 @@ func (s *Stream) MP4(rate robocache.Rate) (_ *VirtualMP4, err error) {
 			"",
 		)
 	}
-	if s.setsChanged && s.hasBareKey {
-		return nil, unsupportedPacket(
-			"the parameter sets of the video in messages change, and key frames do not repeat them",
-			"record with the parameter sets at each key frame",
-		)
+	if err := s.checkSets(); err != nil {
+		return nil, err
 	}
 	m := &joinPlan{
 		sizes:      s.sizes,
@@ -118,7 +115,7 @@ func (f *VirtualMP4) ReadAt(
 		if n := f.sampleOffsets[k+1] - f.sampleOffsets[k]; int64(len(part)) < n {
 			whole = make([]byte, n)
 		}
-		if err := f.repackPacket(whole, packet); err != nil {
+		if err := repackPacket(f.codec, whole, packet); err != nil {
 			return err
 		}
 		if len(whole) > len(part) {
@@ -138,7 +135,7 @@ func (f *VirtualMP4) ReadAt(
 
 // repackPacket writes a packet in the form of a file: NAL units after their lengths, or temporal
 // units without delimiter.
-func (f *VirtualMP4) repackPacket(dst, packet []byte) error {
+func repackPacket(codec Codec, dst, packet []byte) error {
 	at := 0
 	put := func(prefix int, part []byte) error {
 		if at+prefix+len(part) > len(dst) {
@@ -154,7 +151,7 @@ func (f *VirtualMP4) repackPacket(dst, packet []byte) error {
 		at += prefix + copy(dst[at+prefix:], part)
 		return nil
 	}
-	switch f.codec {
+	switch codec {
 	case AV1:
 		if err := eachOBU(packet, func(kind byte, whole, _ []byte) error {
 			if kind != obuDelimiter {

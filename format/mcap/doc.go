@@ -19,4 +19,7 @@
 //	mcap.M6  Written files open in other readers: profile ros2, zstd chunks, ros2msg schemas,
 //	         summary with statistics. Reading them returns the original features, rows,
 //	         timestamps and tasks.
+//	mcap.M7  A Tail of a file that is being written returns each message once, in the order of
+//	         the file, when its record or chunk is complete. Damage loses only the record or
+//	         chunk that contains it.
 package mcap

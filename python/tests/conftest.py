@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -123,9 +125,50 @@ def cli(*args: str) -> subprocess.CompletedProcess[str]:
             [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
         ).rstrip(os.pathsep),
     }
-    return subprocess.run(
-        [*command, *args], cwd=ROOT, text=True, capture_output=True, timeout=300, env=env
+    return run_program([*command, *args], env)
+
+
+def run_program(
+    command: list[str], env: dict[str, str], timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program. If it does not end in time, the failure shows where its threads block."""
+    pipe = subprocess.PIPE
+    p = subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=pipe, stderr=pipe, env=env, start_new_session=True
     )
+    try:
+        out, err = p.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        state = describe_hang(p.pid)
+        p.send_signal(signal.SIGQUIT)  # a Go program prints the stacks of its goroutines
+        try:
+            _, err = p.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            err = "it ignores SIGQUIT"
+        pytest.fail(f"{command} did not end in {timeout} s\n{state}\n{err}", pytrace=False)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(p.pid, signal.SIGKILL)  # and its children
+    return subprocess.CompletedProcess(command, p.returncode, out, err)
+
+
+def describe_hang(pid: int) -> str:
+    """Returns the threads of a process and of those it started, with their native stacks (by gdb).
+
+    The first lines are the threads of the machine that used most time. One of the class FF has
+    real-time priority, and may have kept the others from running.
+    """
+    script = f"""
+        cat /proc/loadavg
+        fields=pid,tid,cls,stat,etimes,time,wchan:24,args
+        ps -eL -o $fields --sort=-time | cut -c -150 | head -30
+        ps -L -o $fields -p {pid} --ppid {pid} | cut -c -150
+        for p in {pid} $(pgrep -P {pid}); do gdb -batch -p $p -ex 'thread apply all bt 9'; done
+    """
+    done = subprocess.run(
+        ["bash", "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return done.stdout
 
 
 def synth(path: Path, *options: str) -> Path:

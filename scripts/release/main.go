@@ -210,6 +210,7 @@ func licenceOf(m *debug.Module) (string, error) {
 	add("Apache-2.0", has("Apache License"))
 	add("MIT", has("Permission is hereby granted, free of charge") && notice)
 	add("MIT-0", has("Permission is hereby granted, free of charge") && !notice)
+	add("ISC", has("Permission to use, copy, modify, and distribute this software for any purpose"))
 	add("BSD-3-Clause", has("Neither the name"))
 	add(
 		"BSD-2-Clause",

@@ -90,7 +90,7 @@ func (t *Transport) Run(
 	defer crash.Recover("live foxglove", &err)
 	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
 		start := time.Now()
-		err := t.connect(ctx, newSession(t.limits, topics, receive, t.Recovered))
+		err := t.runConnection(ctx, newSession(t.limits, topics, receive, t.Recovered))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -109,18 +109,12 @@ func (t *Transport) Run(
 	}
 }
 
-// connect runs one connection until it is lost or ctx is canceled.
-func (t *Transport) connect(ctx context.Context, s *session) error {
-	tcp, conn, err := t.dial(ctx)
+// runConnection runs one connection until it is lost or ctx is canceled.
+func (t *Transport) runConnection(ctx context.Context, s *session) error {
+	tcp, conn, err := t.dialServer(ctx)
 	if err != nil {
-		return robocache.Temporary("live foxglove", nil, "no connection").WithCause(err)
+		return err
 	}
-	defer conn.CloseNow()
-	if conn.Subprotocol() == "" {
-		return robocache.Unsupported("live foxglove", nil, "version of the protocol").
-			Expected(subprotocols[0]+" or "+subprotocols[1], "none of them")
-	}
-	conn.SetReadLimit(t.limits.message)
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -135,28 +129,27 @@ func (t *Transport) connect(ctx context.Context, s *session) error {
 	})
 	var buffer []byte
 	for {
-		// The goroutine above ends the read if ctx is canceled. A context here would allocate per frame.
+		// The goroutine above ends the read if ctx is canceled. A context here would allocate
+		// for each frame.
 		kind, r, err := conn.Reader(context.Background())
+		if err != nil {
+			return connectionLost(err)
+		}
 		limit := t.limits.message
 		if kind == websocket.MessageText {
 			limit = t.limits.text
 		}
-		if err == nil {
-			received.source = r
-			buffer, err = readFrame(received, buffer, limit)
-		}
-		switch {
-		case errors.Is(err, websocket.ErrMessageTooBig), errors.Is(err, errTooBig):
-			return tooLarge("a frame", limit)
-		case err != nil:
-			return connectionLost(err)
+		received.source = r
+		buffer, err = readFrame(received, buffer, limit)
+		if err != nil {
+			return err
 		}
 		if kind == websocket.MessageBinary {
 			err = s.handleBinary(buffer, time.Now().UnixNano())
 		} else {
 			var reply []byte
 			if reply, err = s.handleText(buffer); err == nil && reply != nil {
-				err = t.send(ctx, conn, reply)
+				err = t.sendText(ctx, conn, reply)
 			}
 		}
 		if err != nil {
@@ -165,25 +158,45 @@ func (t *Transport) connect(ctx context.Context, s *session) error {
 	}
 }
 
-// dial connects to the server. The caller must close the WebSocket connection. Closing the TCP
-// connection ends all operations of the WebSocket connection.
-func (t *Transport) dial(ctx context.Context) (net.Conn, *websocket.Conn, error) {
+// dialServer connects to the server. The caller must close the TCP connection. This ends all
+// operations of the WebSocket connection.
+func (t *Transport) dialServer(ctx context.Context) (net.Conn, *websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// net/http would dial in a goroutine that outlives ctx.
 	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, noConnection(err)
 	}
 	stream := tcp
 	if t.tls != nil {
 		secure := tls.Client(tcp, t.tls)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			tcp.Close()
-			return nil, nil, err
-		}
+		err = secure.HandshakeContext(ctx)
 		stream = secure
 	}
+	var conn *websocket.Conn
+	if err == nil {
+		conn, err = t.upgradeStream(ctx, stream)
+	}
+	if err != nil {
+		tcp.Close()
+		return nil, nil, noConnection(err)
+	}
+	if conn.Subprotocol() == "" {
+		tcp.Close()
+		return nil, nil, robocache.Unsupported("live foxglove", nil, "version of the protocol").
+			Expected(subprotocols[0]+" or "+subprotocols[1], "none of them")
+	}
+	conn.SetReadLimit(-1) // readFrame checks the limit
+	return tcp, conn, nil
+}
+
+func noConnection(err error) error {
+	return robocache.Temporary("live foxglove", nil, "no connection").WithCause(err)
+}
+
+// upgradeStream performs the handshake of WebSocket on stream.
+func (t *Transport) upgradeStream(ctx context.Context, stream net.Conn) (*websocket.Conn, error) {
 	useStream := func(context.Context, string, string) (net.Conn, error) { return stream, nil }
 	conn, _, err := websocket.Dial(ctx, t.url, &websocket.DialOptions{
 		Subprotocols: subprotocols,
@@ -198,15 +211,11 @@ func (t *Transport) dial(ctx context.Context) (net.Conn, *websocket.Conn, error)
 			},
 		},
 	})
-	if err != nil {
-		tcp.Close()
-		return nil, nil, err
-	}
-	return tcp, conn, nil
+	return conn, err
 }
 
-// send sends a text message. The server must accept it within ten seconds.
-func (t *Transport) send(ctx context.Context, conn *websocket.Conn, text []byte) error {
+// sendText sends a text message. The server must accept it within ten seconds.
+func (t *Transport) sendText(ctx context.Context, conn *websocket.Conn, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := conn.Write(ctx, websocket.MessageText, text); err != nil {
@@ -258,9 +267,6 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errTooBig reports a text frame above its limit.
-var errTooBig = errors.New("the frame is too large")
-
 // readFrame reads a frame into buffer, which grows as the bytes arrive, up to limit.
 func readFrame(r io.Reader, buffer []byte, limit int64) ([]byte, error) {
 	buffer = buffer[:0]
@@ -273,13 +279,13 @@ func readFrame(r io.Reader, buffer []byte, limit int64) ([]byte, error) {
 		n, err := r.Read(buffer[len(buffer):cap(buffer)])
 		buffer = buffer[:len(buffer)+n]
 		if int64(len(buffer)) > limit {
-			return buffer, errTooBig
+			return buffer, tooLarge("a frame", limit)
 		}
 		if errors.Is(err, io.EOF) {
 			return buffer, nil
 		}
 		if err != nil {
-			return buffer, err
+			return buffer, connectionLost(err)
 		}
 	}
 }

@@ -120,6 +120,10 @@ func TestHostileServer(t *testing.T) {
 				`"schema":"%"}]}`),
 			robocache.ErrMalformed,
 		},
+		"long list": {
+			text(`{"op":"unadvertise","channelIds":[` + strings.Repeat("0,", maxListed) + `0]}`),
+			robocache.ErrResourceLimit,
+		},
 		"many channels":        {text(channels(101, "/b")), robocache.ErrResourceLimit},
 		"large schemas":        {text(channels(50, "/a")), robocache.ErrResourceLimit},
 		"large text":           {text(strings.Repeat(" ", 50_001)), robocache.ErrResourceLimit},
@@ -176,7 +180,8 @@ func TestHostileServer(t *testing.T) {
 			run(t, address,
 				func(tr *Transport) { tr.limits = small },
 				func(m *transport.Message) {
-					if string(m.Data) != "x" || m.Log != 5 || m.Channel.SchemaEncoding != "jsonschema" {
+					if string(m.Data) != "x" || m.Log != 5 ||
+						m.Channel.SchemaEncoding != "jsonschema" {
 						t.Errorf("got %+v of %+v", m, m.Channel)
 					}
 				},
@@ -204,8 +209,11 @@ func TestHostileServer(t *testing.T) {
 // TestNoProtocol connects to servers that speak another protocol, or none.
 func TestNoProtocol(t *testing.T) {
 	address := freeAddress(t)
+	var ended atomic.Int32
 	stop, err := serveFunc(address, "other", func(ctx context.Context, conn *websocket.Conn) {
-		<-drain(ctx, conn).Done()
+		if <-drain(ctx, conn).Done(); ctx.Err() == nil {
+			ended.Add(1)
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +221,12 @@ func TestNoProtocol(t *testing.T) {
 	var reported error
 	keep := func(err error) bool { reported = err; return true }
 	run(t, address, nil, nil, keep)
+	for deadline := time.Now().Add(5 * time.Second); ended.Load() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection stays open")
+		}
+		time.Sleep(time.Millisecond)
+	}
 	stop()
 	if !errors.Is(reported, robocache.ErrUnsupported) {
 		t.Errorf("reported %v", reported)

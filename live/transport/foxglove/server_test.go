@@ -225,7 +225,9 @@ func sdkServer(
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	uri := scheme + "://127.0.0.1:" + port
 	return transporttest.NewProcess(t, uri, func() *exec.Cmd {
-		return exec.Command(python, append([]string{"testdata/server.py", rec.Path, port}, extra...)...)
+		return exec.Command(
+			python,
+			append([]string{"testdata/server.py", rec.Path, port}, extra...)...)
 	})
 }
 

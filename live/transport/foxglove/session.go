@@ -164,7 +164,7 @@ func (s *session) handleText(b []byte) (reply []byte, err error) {
 		if err := decodeJSON(b, &m); err != nil {
 			return nil, err
 		}
-		return s.advertise(m.Channels)
+		return s.addChannels(m.Channels)
 	case "unadvertise":
 		var m struct {
 			Channels boundedList[uint64] `json:"channelIds"`
@@ -173,7 +173,7 @@ func (s *session) handleText(b []byte) (reply []byte, err error) {
 			return nil, err
 		}
 		for _, id := range m.Channels {
-			s.unadvertise(id)
+			s.removeChannel(id)
 		}
 	case "":
 		return nil, malformed("a text frame without op")
@@ -190,8 +190,8 @@ func decodeJSON(b []byte, into any) error {
 	return malformed("a text frame is not valid").WithCause(err)
 }
 
-// advertise adds channels. It returns a message that subscribes to the requested ones.
-func (s *session) advertise(channels []advertisedChannel) (reply []byte, err error) {
+// addChannels adds channels. It returns a message that subscribes to the requested ones.
+func (s *session) addChannels(channels []advertisedChannel) (reply []byte, err error) {
 	request := struct {
 		Op            string                  `json:"op"`
 		Subscriptions []requestedSubscription `json:"subscriptions"`
@@ -268,8 +268,8 @@ func subscribeTo(c advertisedChannel) (*subscription, error) {
 	}}, nil
 }
 
-// unadvertise removes a channel. A channel that is not advertised is ignored.
-func (s *session) unadvertise(id uint64) {
+// removeChannel removes a channel. A channel that is not advertised is ignored.
+func (s *session) removeChannel(id uint64) {
 	if sub := s.advertised[id]; sub != nil {
 		s.described -= sub.size()
 		delete(s.subscriptions, sub.number)
@@ -303,7 +303,7 @@ func (s *session) handleBinary(b []byte, arrival int64) error {
 			return malformed("log time").Expected("at most 2^63-1 ns", fmt.Sprint(log))
 		}
 		if sub == nil {
-			return nil // of a channel that was unadvertised after the message was sent
+			return nil // the channel was removed after the message was sent
 		}
 		s.message = transport.Message{
 			Channel: &sub.channel,

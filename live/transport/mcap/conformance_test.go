@@ -220,11 +220,15 @@ func TestConformance(t *testing.T) {
 		"SplitFiles":    func(s *server) { s.isFolder, s.query = true, "?from=start" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			transporttest.Run(t, func(t *testing.T, rec *transporttest.Recording) transporttest.Server {
-				s := &server{rec: rec, path: filepath.Join(t.TempDir(), "bag.mcap")}
-				configure(s)
-				return s
-			}, transporttest.Options{LogTimes: true})
+			transporttest.Run(
+				t,
+				func(t *testing.T, rec *transporttest.Recording) transporttest.Server {
+					s := &server{rec: rec, path: filepath.Join(t.TempDir(), "bag.mcap")}
+					configure(s)
+					return s
+				},
+				transporttest.Options{LogTimes: true},
+			)
 		})
 	}
 }

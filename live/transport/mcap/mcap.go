@@ -80,7 +80,7 @@ func (t *Transport) Run(
 	defer crash.Recover("live mcap", &err)
 	f := &follower{path: t.path, topics: topics, receive: receive, seen: map[string]bool{}}
 	defer f.closeFile()
-	step := f.poll
+	step := f.pollFile
 	if !t.fromStart {
 		step = f.skipExisting
 	}
@@ -89,7 +89,7 @@ func (t *Transport) Run(
 	for ctx.Err() == nil {
 		err := step(ctx)
 		if err == nil {
-			step = f.poll
+			step = f.pollFile
 		} else if errors.Is(err, robocache.ErrInternal) {
 			return err
 		} else if ctx.Err() == nil {
@@ -110,10 +110,10 @@ type follower struct {
 	receive func(*transport.Message)
 
 	seen     map[string]bool // names of files that were opened
-	name     string          // of the present file
+	name     string          // name of the present file
 	file     *os.File        // nil before the first file
 	info     fs.FileInfo     // of file
-	size     int64           // of the file at the last poll
+	size     int64           // size of the file at the last poll
 	tail     *mcap.Tail
 	channels map[*mcap.MessageChannel]*transport.Channel // nil for other topics
 	message  transport.Message
@@ -162,7 +162,7 @@ func (f *follower) skipExisting(ctx context.Context) error {
 		err := f.tail.Skip(ctx, f.size)
 		if !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
 			return err
-		} // damage in what is skipped is not reported
+		} // damage in skipped records is not reported
 	}
 }
 
@@ -198,8 +198,8 @@ func (f *follower) closeFile() {
 	}
 }
 
-// poll delivers the messages that were written since the last poll, or opens the next file.
-func (f *follower) poll(ctx context.Context) error {
+// pollFile delivers the messages that were written since the last poll, or opens the next file.
+func (f *follower) pollFile(ctx context.Context) error {
 	if f.file == nil {
 		return f.openNext()
 	}
@@ -215,7 +215,7 @@ func (f *follower) poll(ctx context.Context) error {
 		f.grown = time.Now()
 	}
 	f.size = size
-	err = f.tail.Poll(ctx, size, f.deliver)
+	err = f.tail.Poll(ctx, size, f.deliverMessage)
 	if errors.Is(err, mcap.ErrRewritten) {
 		f.beginTail()
 		return nil
@@ -250,8 +250,8 @@ func (f *follower) openNext() error {
 	return err
 }
 
-// deliver passes a message to the receiver if its topic is requested.
-func (f *follower) deliver(c *mcap.MessageChannel, m *mcap.Message) {
+// deliverMessage passes a message to the receiver if its topic is requested.
+func (f *follower) deliverMessage(c *mcap.MessageChannel, m *mcap.Message) {
 	channel, known := f.channels[c]
 	if !known {
 		if slices.Contains(f.topics, c.Topic) {

@@ -11,5 +11,5 @@
 //		}, transporttest.Options{LogTimes: true})
 //	}
 //
-// A publisher that is a program of its own is started by NewProcess.
+// NewProcess starts a publisher that is a separate program.
 package transporttest

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// process is a Server that is a program of its own.
+// process is a Server that is a separate program.
 type process struct {
 	tb      testing.TB
 	uri     string

@@ -147,8 +147,8 @@ func randomBytes(random *rand.Rand, size int) []byte {
 }
 
 // Synthetic writes a recording of two seconds and reads it: a text, 100 Hz numbers, 30 Hz packets
-// of 20 to 60 kB, and 5 Hz images of 2.4 MB. All are valid ROS 2 messages, except for the content
-// of the packets. The bytes are the same in every run.
+// of 20 to 60 kB, and 5 Hz images of 2.4 MB. All are valid ROS 2 messages, but the packets contain
+// random bytes. The bytes are the same in every run.
 func Synthetic(tb testing.TB) *Recording {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "recording.mcap")

@@ -95,8 +95,8 @@ func (s *session) itemOf(m *transport.Message) item {
 	return it
 }
 
-// start starts the server and forgets what was sent before.
-func (s *session) start(t *testing.T) {
+// startServer starts the server and clears the list of sent messages.
+func (s *session) startServer(t *testing.T) {
 	t.Helper()
 	s.sent = map[string][]item{}
 	if err := s.server.Start(); err != nil {
@@ -104,14 +104,14 @@ func (s *session) start(t *testing.T) {
 	}
 }
 
-func (s *session) stop(t *testing.T) {
+func (s *session) stopServer(t *testing.T) {
 	t.Helper()
 	if err := s.server.Stop(); err != nil {
 		t.Fatalf("stop of the publisher: %v", err)
 	}
 }
 
-func (s *session) publish(t *testing.T, i int) {
+func (s *session) publishMessage(t *testing.T, i int) {
 	t.Helper()
 	m := &s.rec.Messages[i]
 	s.sent[m.Channel.Topic] = append(s.sent[m.Channel.Topic], s.itemOf(m))
@@ -120,9 +120,9 @@ func (s *session) publish(t *testing.T, i int) {
 	}
 }
 
-// play publishes messages at the pace of the recording times the speed. It returns the number of
+// playRange publishes messages at the pace of the recording times the speed. It returns the number of
 // sent messages of each topic.
-func (s *session) play(t *testing.T, from, to int) map[string]int {
+func (s *session) playRange(t *testing.T, from, to int) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	begin, base := time.Now(), s.rec.Messages[from].Log
@@ -130,15 +130,15 @@ func (s *session) play(t *testing.T, from, to int) map[string]int {
 		m := &s.rec.Messages[i]
 		offset := time.Duration(float64(m.Log-base) / s.opt.Speed)
 		time.Sleep(time.Until(begin.Add(offset)))
-		s.publish(t, i)
+		s.publishMessage(t, i)
 		counts[m.Channel.Topic]++
 	}
 	return counts
 }
 
-// connect publishes the first message of each topic again and again, until the listener receives
+// awaitConnection publishes the first message of each topic again and again, until the listener receives
 // one of each.
-func (s *session) connect(t *testing.T, l *listener) {
+func (s *session) awaitConnection(t *testing.T, l *listener) {
 	t.Helper()
 	before := map[string]int{}
 	for topic := range l.topics {
@@ -152,7 +152,7 @@ func (s *session) connect(t *testing.T, l *listener) {
 			topic := s.rec.Messages[i].Channel.Topic
 			if n, wanted := before[topic]; wanted && !done[topic] && len(l.received(topic)) == n {
 				missing = topic
-				s.publish(t, i)
+				s.publishMessage(t, i)
 			}
 			done[topic] = true
 		}
@@ -167,16 +167,16 @@ func (s *session) connect(t *testing.T, l *listener) {
 	}
 }
 
-// settle waits until the listener has received what was sent since the last start. counts are the
-// messages of each topic that were sent after the connection, which must not be lost. skip is the
+// awaitMessages waits until the listener has received the messages since the last start. counts is
+// the number of messages of each topic after the connection, which must not be lost. skip is the
 // number of messages of each topic that were received before the start.
-func (s *session) settle(t *testing.T, l *listener, counts, skip map[string]int) {
+func (s *session) awaitMessages(t *testing.T, l *listener, counts, skip map[string]int) {
 	t.Helper()
 	deadline := time.Now().Add(receiveLimit)
 	for topic := range l.topics {
 		for {
 			got := l.received(topic)[skip[topic]:]
-			err := s.compare(s.sent[topic], got, counts[topic])
+			err := s.compareItems(s.sent[topic], got, counts[topic])
 			if err == nil {
 				break
 			}
@@ -190,9 +190,9 @@ func (s *session) settle(t *testing.T, l *listener, counts, skip map[string]int)
 	}
 }
 
-// compare checks that messages were received in order and once. The last ones of sent must not be
+// compareItems checks that messages were received in order and once. The last ones of sent must not be
 // lost.
-func (s *session) compare(sent, got []item, last int) error {
+func (s *session) compareItems(sent, got []item, last int) error {
 	if s.opt.MinShare == 0 {
 		return matchSuffix(sent, got, last)
 	}
@@ -234,7 +234,7 @@ func matchSubsequence(sent, got []item) (int, error) {
 	return len(got), nil
 }
 
-// listener runs a transport and keeps what it receives.
+// listener runs a transport and keeps the received messages.
 type listener struct {
 	session *session
 	topics  map[string]bool
@@ -251,8 +251,8 @@ type listener struct {
 	channels map[string]*transport.Channel
 }
 
-// listen runs the transport of the server. No topics means all topics of the recording.
-func (s *session) listen(t *testing.T, topics ...string) *listener {
+// startListener runs the transport of the server. No topics means all topics of the recording.
+func (s *session) startListener(t *testing.T, topics ...string) *listener {
 	t.Helper()
 	l := &listener{
 		session:  s,
@@ -286,25 +286,25 @@ func (s *session) listen(t *testing.T, topics ...string) *listener {
 		l.err = tr.Run(ctx, topics, l.receive)
 		l.returned.Store(true)
 	}()
-	t.Cleanup(func() { l.end(t) })
+	t.Cleanup(func() { l.endRun(t) })
 	return l
 }
 
 func (l *listener) receive(m *transport.Message) {
 	if l.running.Add(1) != 1 {
-		l.fault("transport.T2: receive was called by two goroutines at a time")
+		l.recordFault("transport.T2: receive was called by two goroutines at a time")
 	}
 	defer l.running.Add(-1)
 	if l.returned.Load() {
-		l.fault("transport.T5: receive was called after Run returned")
+		l.recordFault("transport.T5: receive was called after Run returned")
 	}
 	if now := time.Now().UnixNano(); m.Arrival < l.begin || m.Arrival > now {
-		l.fault("arrival time %d is not between %d and %d", m.Arrival, l.begin, now)
+		l.recordFault("arrival time %d is not between %d and %d", m.Arrival, l.begin, now)
 	}
 	topic := m.Channel.Topic
 	want := l.channels[topic]
 	if !l.topics[topic] {
-		l.fault("a message of topic %q, which was not requested", topic)
+		l.recordFault("a message of topic %q, which was not requested", topic)
 		return
 	}
 	opt, got := &l.session.opt, *m.Channel
@@ -316,7 +316,7 @@ func (l *listener) receive(m *transport.Message) {
 		expected.Encoding = got.Encoding
 	}
 	if got != expected {
-		l.fault("channel of %s: got %.300q, want %.300q", topic, fmt.Sprint(got),
+		l.recordFault("channel of %s: got %.300q, want %.300q", topic, fmt.Sprint(got),
 			fmt.Sprint(expected))
 	}
 	it := l.session.itemOf(m)
@@ -325,8 +325,8 @@ func (l *listener) receive(m *transport.Message) {
 	l.lock.Unlock()
 }
 
-// fault records a violation of the contract.
-func (l *listener) fault(format string, args ...any) {
+// recordFault records a violation of the contract.
+func (l *listener) recordFault(format string, args ...any) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if len(l.faults) < 10 {
@@ -362,14 +362,14 @@ func (l *listener) checkRunning(t *testing.T) {
 	}
 }
 
-// end cancels Run, checks its error, and reports the recorded faults.
-func (l *listener) end(t *testing.T) {
+// endRun cancels Run, checks its error, and reports the recorded faults.
+func (l *listener) endRun(t *testing.T) {
 	t.Helper()
 	l.cancel()
 	select {
 	case <-l.ended:
 	case <-time.After(receiveLimit):
-		t.Fatalf("transport.T5: Run did not return after its context was canceled:\n%s", stacks())
+		t.Fatalf("transport.T5: Run did not return after its context was canceled:\n%s", allStacks())
 	}
 	if !errors.Is(l.err, context.Canceled) {
 		t.Errorf("transport.T5: Run returned %v, want %v", l.err, context.Canceled)
@@ -382,23 +382,23 @@ func (l *listener) end(t *testing.T) {
 	l.faults = nil
 }
 
-// stacks returns the stacks of all goroutines.
-func stacks() []byte {
+// allStacks returns the stacks of all goroutines.
+func allStacks() []byte {
 	b := make([]byte, 1<<20)
 	return b[:runtime.Stack(b, true)]
 }
 
 // playAll plays the whole recording.
 func playAll(t *testing.T, s *session) {
-	s.start(t)
-	l := s.listen(t)
-	s.connect(t, l)
-	counts := s.play(t, 0, len(s.rec.Messages))
-	s.settle(t, l, counts, nil)
-	l.end(t)
+	s.startServer(t)
+	l := s.startListener(t)
+	s.awaitConnection(t, l)
+	counts := s.playRange(t, 0, len(s.rec.Messages))
+	s.awaitMessages(t, l, counts, nil)
+	l.endRun(t)
 }
 
-// playTopics requests some topics, and one that does not exist.
+// playTopics requests some topics, and a topic that does not exist.
 func playTopics(t *testing.T, s *session) {
 	topics := []string{"/absent"}
 	for i, c := range s.rec.Channels {
@@ -406,58 +406,58 @@ func playTopics(t *testing.T, s *session) {
 			topics = append(topics, c.Topic)
 		}
 	}
-	s.start(t)
-	l := s.listen(t, topics...)
-	s.connect(t, l)
-	counts := s.play(t, 0, len(s.rec.Messages)/2)
-	s.settle(t, l, counts, nil)
-	l.end(t)
+	s.startServer(t)
+	l := s.startListener(t, topics...)
+	s.awaitConnection(t, l)
+	counts := s.playRange(t, 0, len(s.rec.Messages)/2)
+	s.awaitMessages(t, l, counts, nil)
+	l.endRun(t)
 }
 
 // playLate starts the server after Run.
 func playLate(t *testing.T, s *session) {
-	l := s.listen(t)
+	l := s.startListener(t)
 	time.Sleep(300 * time.Millisecond)
 	l.checkRunning(t)
-	s.start(t)
-	s.connect(t, l)
-	s.settle(t, l, s.play(t, 0, len(s.rec.Messages)/4), nil)
-	l.end(t)
+	s.startServer(t)
+	s.awaitConnection(t, l)
+	s.awaitMessages(t, l, s.playRange(t, 0, len(s.rec.Messages)/4), nil)
+	l.endRun(t)
 }
 
 // playRestarted restarts the server after everything that it sent was received.
 func playRestarted(t *testing.T, s *session) {
-	l := s.listen(t)
+	l := s.startListener(t)
 	for run := range 3 {
 		before := l.counts()
-		s.start(t)
-		s.connect(t, l)
+		s.startServer(t)
+		s.awaitConnection(t, l)
 		n := len(s.rec.Messages)
-		s.settle(t, l, s.play(t, run*n/3, (run+1)*n/3), before)
-		s.stop(t)
+		s.awaitMessages(t, l, s.playRange(t, run*n/3, (run+1)*n/3), before)
+		s.stopServer(t)
 		l.checkRunning(t)
 	}
-	l.end(t)
+	l.endRun(t)
 }
 
 // playInterrupted kills the server while messages may be in transit.
 func playInterrupted(t *testing.T, s *session) {
 	all := map[string][]item{}
-	l := s.listen(t)
+	l := s.startListener(t)
 	n := len(s.rec.Messages)
 	for run := range 3 {
-		s.start(t)
-		s.connect(t, l)
-		s.play(t, run*n/4, (run+1)*n/4)
-		s.stop(t)
+		s.startServer(t)
+		s.awaitConnection(t, l)
+		s.playRange(t, run*n/4, (run+1)*n/4)
+		s.stopServer(t)
 		for topic, items := range s.sent {
 			all[topic] = append(all[topic], items...)
 		}
 	}
 	before := l.counts()
-	s.start(t)
-	s.connect(t, l)
-	s.play(t, 3*n/4, n)
+	s.startServer(t)
+	s.awaitConnection(t, l)
+	s.playRange(t, 3*n/4, n)
 	for topic, items := range s.sent {
 		all[topic] = append(all[topic], items...)
 		last := func() bool {
@@ -469,7 +469,7 @@ func playInterrupted(t *testing.T, s *session) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	l.end(t)
+	l.endRun(t)
 	for topic := range l.topics {
 		got := l.received(topic)
 		if len(got) <= before[topic] {
@@ -484,21 +484,21 @@ func playInterrupted(t *testing.T, s *session) {
 // cancelRuns cancels Run in different states. No goroutine and no open file may remain.
 func cancelRuns(t *testing.T, s *session) {
 	cycle := func() {
-		l := s.listen(t)
-		l.end(t) // at once
-		l = s.listen(t)
+		l := s.startListener(t)
+		l.endRun(t) // at once
+		l = s.startListener(t)
 		time.Sleep(150 * time.Millisecond)
-		l.end(t) // while it waits for the server
-		s.start(t)
-		l = s.listen(t)
-		s.connect(t, l)
+		l.endRun(t) // while it waits for the server
+		s.startServer(t)
+		l = s.startListener(t)
+		s.awaitConnection(t, l)
 		time.Sleep(50 * time.Millisecond)
-		l.end(t) // while nothing is sent
-		l = s.listen(t)
-		s.connect(t, l)
-		s.play(t, 0, len(s.rec.Messages)/8)
-		l.end(t) // while messages may be in transit
-		s.stop(t)
+		l.endRun(t) // while nothing is sent
+		l = s.startListener(t)
+		s.awaitConnection(t, l)
+		s.playRange(t, 0, len(s.rec.Messages)/8)
+		l.endRun(t) // while messages may be in transit
+		s.stopServer(t)
 	}
 	cycle()
 	time.Sleep(100 * time.Millisecond)
@@ -509,7 +509,7 @@ func cancelRuns(t *testing.T, s *session) {
 	for runtime.NumGoroutine() > routines || openFiles() > files {
 		if time.Now().After(deadline) {
 			t.Fatalf("transport.T5: %d goroutines and %d open files before, %d and %d after:\n%s",
-				routines, files, runtime.NumGoroutine(), openFiles(), stacks())
+				routines, files, runtime.NumGoroutine(), openFiles(), allStacks())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

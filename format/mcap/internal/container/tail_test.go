@@ -67,7 +67,7 @@ func fileOrder(t testing.TB, b []byte) (out []told) {
 }
 
 // TestTailGrows reads files that grow by one byte. Each message must be returned once, as soon as
-// its record or chunk is complete, and Skip must leave out exactly the complete ones.
+// its record or chunk is complete (mcap.M7), and Skip must leave out exactly the complete ones.
 func TestTailGrows(t *testing.T) {
 	for name, opt := range variants {
 		b := written(t, opt, 60)
@@ -106,13 +106,17 @@ func TestTailKeepsChannels(t *testing.T) {
 	b := build(channel(1, "/a"), message(1, 1, "x"), channel(1, "/a"), message(1, 2, "y"))
 	var seen []*Channel
 	r := NewTail(bytes.NewReader(b), TailLimits)
-	err := r.Poll(t.Context(), int64(len(b)), func(c *Channel, _ *Message) { seen = append(seen, c) })
+	err := r.Poll(
+		t.Context(),
+		int64(len(b)),
+		func(c *Channel, _ *Message) { seen = append(seen, c) },
+	)
 	if err != nil || len(seen) != 2 || seen[0] != seen[1] {
 		t.Errorf("%v, %v", seen, err)
 	}
 }
 
-// TestTailDamage checks that damage costs only the record or chunk that it is in.
+// TestTailDamage checks that damage loses only the record or chunk that contains it (mcap.M7).
 func TestTailDamage(t *testing.T) {
 	good := func(text string) []byte {
 		records := slices.Concat(channel(1, "/a"), message(1, 5, text))
