@@ -29,4 +29,8 @@
 //	          CompressedImage whose format names a codec and whose data begins with a start code.
 //	          If the first messages show that the images are not in display order, the topic is
 //	          ErrUnsupported.
+//	ros2.R12  RestoreTopic returns a topic with the fields of the topic whose Layout it gets. It
+//	          decodes every message that fits to the same values. Other messages are errors that
+//	          name what is expected and what was found: other joints, another encoding, size or
+//	          length.
 package ros2
