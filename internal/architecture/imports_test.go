@@ -116,6 +116,13 @@ var allowed = map[string][]string{
 		"live/transport",
 		"internal/crash",
 	},
+	"live": {
+		"", "align", "video", "format/mcap", "format/ros2", "loader", "live/internal",
+		"live/transport",
+	},
+	"live/livetest": {
+		"", "align", "format/mcap", "loader", "live", "live/transport",
+	},
 	"live/transport":               {"", "internal/crash"},
 	"live/transport/all":           {"live/transport"},
 	"live/transport/mcap":          {"", "format", "live/transport", "internal/crash"},

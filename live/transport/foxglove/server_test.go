@@ -22,6 +22,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/live/livetest"
 	"github.com/goatnote-inc/robocache/live/transport/transporttest"
 )
 
@@ -208,6 +209,13 @@ func TestConformance(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, rec *transporttest.Recording) transporttest.Server {
 		return &publisher{rec: rec, address: freeAddress(t)}
 	}, transporttest.Options{LogTimes: true})
+}
+
+// TestLiveObservations compares observations behind the transport with those of a Loader.
+func TestLiveObservations(t *testing.T) {
+	livetest.Run(t, func(t *testing.T, rec *transporttest.Recording) transporttest.Server {
+		return &publisher{rec: rec, address: freeAddress(t)}
+	})
 }
 
 // sdkServer returns a server of the Foxglove SDK. It skips the test if the SDK is not installed.

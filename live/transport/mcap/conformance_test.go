@@ -14,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/live/livetest"
 	_ "github.com/goatnote-inc/robocache/live/transport/mcap"
 	"github.com/goatnote-inc/robocache/live/transport/transporttest"
 )
@@ -245,4 +246,11 @@ func TestPythonWriter(t *testing.T) {
 			return exec.Command(python, "testdata/writer.py", rec.Path, path)
 		})
 	}, transporttest.Options{LogTimes: true})
+}
+
+// TestLiveObservations compares observations behind the transport with those of a Loader.
+func TestLiveObservations(t *testing.T) {
+	livetest.Run(t, func(t *testing.T, rec *transporttest.Recording) transporttest.Server {
+		return &server{rec: rec, path: filepath.Join(t.TempDir(), "bag.mcap")}
+	})
 }
