@@ -70,6 +70,9 @@ var GoWords = Words{
 		if name == "stats" && value == "compute" {
 			return "ComputeStats: true"
 		}
+		if name == "align" && value == "causal" {
+			keys, value = []string{"causal"}, true
+		}
 		text := jsonText(value)
 		for i := len(keys) - 1; i >= 0; i-- {
 			key := jsonText(keys[i])

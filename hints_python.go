@@ -71,6 +71,8 @@ func pythonOption(name string, keys []string, value any) string {
 		return pythonOption("on_bad_episode", nil, "skip") + " (skip_bad=True of convert and stats)"
 	case name == "stats" && len(keys) == 0 && value == "compute":
 		return pythonOption("compute_stats", nil, true)
+	case name == "align" && len(keys) == 0 && value == "causal":
+		return `align="causal"`
 	case name == "align" && (len(keys) > 0 || value != nil):
 		return "align=robocache.Align(" + groupFields(keys, value) + ")"
 	case name == "augment" && (len(keys) > 0 || value != nil):
@@ -128,7 +130,16 @@ func pythonDict(keys []string, value any) string {
 }
 
 // pythonCalls are the commands that are functions of the Python package.
-var pythonCalls = []string{"inspect", "doctor", "convert", "stats", "pull", "push", "edit"}
+var pythonCalls = []string{
+	"inspect",
+	"doctor",
+	"causality",
+	"convert",
+	"stats",
+	"pull",
+	"push",
+	"edit",
+}
 
 func pythonCommand(line string) string {
 	all := strings.Fields(line)

@@ -40,17 +40,15 @@ func (c *Config) CausalityOf(f *robocache.Feature, hasLog bool) (Causality, erro
 		IsCausal:     true,
 		Delay:        int64(c.Delay.For(k)),
 		MaxAge:       c.maxAgeOf(k),
-		ArrivalShift: int64(c.ArrivalDelay.For(k)),
-	}
-	if !hasLog {
-		r.ArrivalShift += int64(c.Latency[k].Fixed)
+		ArrivalShift: c.arrivalShift(k, hasLog),
 	}
 	mode, _ := c.Mode(f)
 	where := robocache.Where{"stream": k}
 	switch {
 	case mode == Sum:
 		return r, robocache.Misuse("align", where, "mode sum reads samples from after the tick").
-			WithHint("If the stream is a label, pass %s.", robocache.Option("align", "targets", k))
+			WithHint("If the stream is a label, pass %s.",
+				robocache.Option("align", "targets", []string{k}))
 	case mode != Previous && mode != Nearest && r.Delay == 0:
 		return r, robocache.Misuse("align", where, "mode %s of a causal observation needs a delay, "+
 			"so that both neighbors of a time have arrived", mode).
@@ -68,6 +66,16 @@ func (c *Config) maxAgeOf(key string) int64 {
 		return int64(DefaultMaxAge)
 	}
 	return int64(c.MaxAge.For(key))
+}
+
+// arrivalShift returns the time from the arrivals of a stream (arrivalIndex) until its samples can
+// be used.
+func (c *Config) arrivalShift(key string, hasLog bool) int64 {
+	shift := int64(c.ArrivalDelay.For(key))
+	if !hasLog {
+		shift += int64(c.Latency[key].Fixed)
+	}
+	return shift
 }
 
 // ArrivalTimes returns when the samples of a stream arrived, in the order of the samples: the
@@ -118,9 +126,18 @@ func (c *Config) CheckCausal() error {
 		return misuse("delay, max_age, stale, targets and arrival_delay",
 			"causal: true beside them", "another alignment")
 	}
-	if !c.Causal && slices.ContainsFunc(slices.Collect(maps.Values(c.Latency)),
-		func(l Latency) bool { return !l.Draw.IsZero() }) {
+	drawn := slices.DeleteFunc(keysOf(c.Latency),
+		func(k string) bool { return c.Latency[k].Draw.IsZero() })
+	if !c.Causal && len(drawn) > 0 {
 		return misuse("a drawn latency", "causal: true beside it", "another alignment")
+	}
+	for _, k := range slices.Concat(drawn, keysOf(c.Delay.Keys), keysOf(c.MaxAge.Keys),
+		keysOf(c.Stale.Keys), keysOf(c.ArrivalDelay.Keys)) {
+		if c.Causal && !c.IsCausal(k) {
+			return robocache.Misuse("align", robocache.Where{"stream": k},
+				"a causal option names a label, which may look ahead").
+				WithHint("Leave it out of delay, max_age, stale, arrival_delay and latency.")
+		}
 	}
 	durations := func(option string, p PerKey[Nanos]) error {
 		for _, n := range append(slices.Collect(maps.Values(p.Keys)), p.All) {
@@ -263,8 +280,22 @@ func (f *causalFinder) fillArrived(row *kernel.Plan, stamps []int64) error {
 }
 
 // holdsSamples reports whether the mode holds the newest sample until the next one arrives.
-func (f *causalFinder) holdsSamples() bool {
-	return f.Hold || f.Mode == Previous || f.Mode == Nearest
+func (o *Options) holdsSamples() bool {
+	return o.Hold || o.Mode == Previous || o.Mode == Nearest
+}
+
+// heldLonger returns how much longer than its period a causal stream usually holds a sample: the
+// median time until samples can be used, minus the delay. It returns 0 for streams that do not hold.
+func (o *Options) heldLonger(stamps, arrivals []int64) int64 {
+	if !o.IsCausal || !o.holdsSamples() || len(stamps) == 0 {
+		return 0
+	}
+	lags := make([]int64, len(stamps))
+	for k, s := range stamps {
+		lags[k] = arrivals[k] + o.ArrivalShift - s
+	}
+	slices.Sort(lags)
+	return max(lags[len(lags)/2]-o.Delay, 0)
 }
 
 // arrivedNear returns the timestamps of the samples around a time that had arrived at now: enough

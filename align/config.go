@@ -209,10 +209,26 @@ func (p PerKey[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// ParseConfig reads a configuration from JSON. An unknown key is an error that suggests the nearest
-// known one.
+// PresetCausal is the name of the configuration {"causal": true} in JSON.
+const PresetCausal = "causal"
+
+// UnmarshalJSON reads the forms of ParseConfig.
+func (c *Config) UnmarshalJSON(b []byte) (err error) {
+	*c, err = ParseConfig(b)
+	return err
+}
+
+// ParseConfig reads a configuration from JSON: an object, or PresetCausal. An unknown key is an
+// error that suggests the nearest known one.
 func ParseConfig(b []byte) (Config, error) {
-	var c Config
+	if text := string(bytes.TrimSpace(b)); text == strconv.Quote(PresetCausal) {
+		return Config{CausalOptions: CausalOptions{Causal: true}}, nil
+	} else if strings.HasPrefix(text, `"`) {
+		return Config{}, robocache.Misuse("align", nil, "align").
+			Expected(`an object, or "causal"`, text)
+	}
+	type plainConfig Config // without UnmarshalJSON
+	var c plainConfig
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
@@ -242,7 +258,7 @@ func ParseConfig(b []byte) (Config, error) {
 		).
 			Expected("one object", "")
 	}
-	return c, nil
+	return Config(c), nil
 }
 
 // validateNames checks the settings that need no data: the named streams, and the timeline.

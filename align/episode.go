@@ -124,19 +124,28 @@ func (a *aligner) alignEpisode() (_ *Aligned, err error) {
 // timeline.
 func (a *aligner) prepareStreams() ([]int64, error) {
 	for _, f := range a.selectFeatures(a.ds.Info()) {
-		s, err := a.resolveOptions(f)
+		s, err := a.openStream(f)
 		if err != nil {
-			return nil, err
-		}
-		if s.clock, err = a.clockIndex(f.Key); err != nil {
-			return nil, err
-		}
-		if s.arrived, err = a.arrivalIndex(&s); err != nil {
 			return nil, err
 		}
 		a.streams = append(a.streams, s)
 	}
 	return a.makeTimeline()
+}
+
+// openStream resolves the options of a stream and reads its timestamps and arrivals.
+func (a *aligner) openStream(f robocache.Feature) (s source, err error) {
+	if s, err = a.resolveOptions(f); err != nil {
+		return s, err
+	}
+	if s.clock, err = a.clockIndex(f.Key); err != nil {
+		return s, err
+	}
+	s.arrived = s.clock
+	if s.opt.IsCausal {
+		s.arrived, _, err = a.arrivalIndex(&s)
+	}
+	return s, err
 }
 
 // selectFeatures returns the features to align. "task" is the text that every row of every dataset
@@ -298,15 +307,15 @@ func (a *aligner) clockIndex(key string) (int, error) {
 	return a.addClock(timestamps), nil
 }
 
-// arrivalIndex reads when the samples of a causal stream arrived. It returns the index of these
-// times among the clocks. Without such times it returns the clock of the timestamps.
-func (a *aligner) arrivalIndex(s *source) (int, error) {
+// arrivalIndex reads when the samples of a stream arrived. It returns the index of these times among
+// the clocks, and whether they were recorded. Otherwise it is the clock of the timestamps.
+func (a *aligner) arrivalIndex(s *source) (index int, isRecorded bool, err error) {
 	k := s.feature.Key
-	if !s.opt.IsCausal || !HasArrivalTimes(a.ds, k) {
-		return s.clock, nil
+	if !HasArrivalTimes(a.ds, k) {
+		return s.clock, false, nil
 	}
 	times, err := ArrivalTimes(a.ctx, a.ds, a.ep, k, a.cfg.Clock[k])
-	return a.addClock(times), robocache.At(err, robocache.Where{"stream": k})
+	return a.addClock(times), true, robocache.At(err, robocache.Where{"stream": k})
 }
 
 // addClock returns the index of a clock with the given times. The clock may be shared with other
@@ -334,8 +343,7 @@ func (a *aligner) makeTimeline() ([]int64, error) {
 		s := &a.streams[i]
 		if timestamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key ||
 			Bounds(&s.feature, timestamps) {
-			bounds := s.opt.Usable(timestamps, a.clocks[s.arrived])
-			names, streams = append(names, s.feature.Key), append(streams, bounds)
+			names, streams = append(names, s.feature.Key), append(streams, a.boundsOf(s))
 		}
 	}
 	if len(streams) == 0 { // if no stream bounds the extent, all streams do
@@ -344,13 +352,13 @@ func (a *aligner) makeTimeline() ([]int64, error) {
 		}
 	}
 	kind := a.cfg.Extent
-	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) &&
-		a.ds.Info().Feature(kind) != nil {
-		c, err := a.clockIndex(kind)
+	f := a.ds.Info().Feature(kind)
+	if f != nil && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) {
+		s, err := a.openStream(*f)
 		if err != nil {
 			return nil, err
 		}
-		names, streams = append(names, kind), append(streams, a.clocks[c])
+		names, streams = append(names, kind), append(streams, a.boundsOf(&s))
 	}
 	t0, t1, err := Extent(kind, names, streams)
 	if err != nil {
@@ -364,6 +372,11 @@ func (a *aligner) makeTimeline() ([]int64, error) {
 		return nil, err
 	}
 	return Uniform(t0, t1, a.cfg.HZ), nil
+}
+
+// boundsOf returns the ticks at which a stream bounds the extent (Causality.Usable).
+func (a *aligner) boundsOf(s *source) []int64 {
+	return s.opt.Usable(a.clocks[s.clock], a.clocks[s.arrived])
 }
 
 // reserve counts memory before it is allocated.
@@ -398,7 +411,7 @@ func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) 
 	if err := a.reserve(int64(len(times)) * planBytes(s.opt.Mode)); err != nil {
 		return nil, err
 	}
-	p, err := a.newPlan(s, times)
+	p, err := a.newPlan(s, times, times)
 	if err != nil {
 		return nil, err
 	}
@@ -406,14 +419,15 @@ func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) 
 	return p, nil
 }
 
-// newPlan returns the plan of a stream, causal or not.
-func (a *aligner) newPlan(s *source, times []int64) (*kernel.Plan, error) {
+// newPlan returns the plan of a stream. If it is causal, the samples of a row must have arrived at
+// the time in nows.
+func (a *aligner) newPlan(s *source, times, nows []int64) (*kernel.Plan, error) {
 	if !s.opt.IsCausal {
 		return NewPlan(a.clocks[s.clock], times, s.opt)
 	}
 	p := kernel.MakePlan(s.opt.Mode, len(times))
 	arrivals := NewArrivals(a.clocks[s.arrived])
-	return p, s.opt.FillCausal(p, a.clocks[s.clock], arrivals, times, times)
+	return p, s.opt.FillCausal(p, a.clocks[s.clock], arrivals, times, nows)
 }
 
 // makeStream computes the values of a stream by its plan.

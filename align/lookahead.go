@@ -64,8 +64,8 @@ func (c *Config) LookAhead(
 	return &robocache.Finding{
 		Severity: robocache.SeverityInfo, Code: "look-ahead",
 		Message: subject + " use samples from after the tick, at most " + strings.Join(parts, ", "),
-		Hint: fmt.Sprintf("Pass %s to use only samples that a robot has at the tick",
-			robocache.Option("align", "modes", byReach[reaches[0]][0], "previous")),
+		Hint: "Pass " + robocache.Option("align", PresetCausal) +
+			" to use only samples that a robot has at the tick",
 	}, nil
 }
 

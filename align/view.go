@@ -372,6 +372,9 @@ func (v *Viewed) makeLayout(ctx context.Context, e int) (_ *layout, err error) {
 		s := &a.streams[i]
 		if v.usesRhythm(s) {
 			s.opt.MaxGap = robocache.LongestStep(a.clocks[s.clock])
+			if s.opt.MaxGap > 0 {
+				s.opt.MaxGap += s.opt.heldLonger(a.clocks[s.clock], a.clocks[s.arrived])
+			}
 		}
 		p, err := a.planFor(s, times)
 		if err != nil {

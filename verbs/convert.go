@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -25,8 +29,11 @@ type Conversion struct {
 	HZ string `json:"hz"`
 	// To is the format to write; empty: robocache.DefaultFormat.
 	To string `json:"to"`
-	// Align is the alignment of streams onto one grid: a JSON file, or the JSON itself.
+	// Align is the alignment of streams onto one grid: "causal", a file of JSON or YAML, or the JSON
+	// itself.
 	Align string `json:"align"`
+	// Causal writes rows whose observations use only samples that had arrived (align.A21).
+	Causal bool `json:"causal"`
 	// DropInvalid leaves out rows at which some stream has no value.
 	DropInvalid *bool `json:"drop_invalid"`
 	// SplitAtGaps splits an episode where rows in its middle are left out. The default is true.
@@ -145,6 +152,12 @@ func (c *Conversion) settle(o Observer) (_ *conversion, err error) {
 		}
 		s.opt.Align = &cfg
 	}
+	if c.Causal && s.opt.Align == nil {
+		s.opt.Align = &align.Config{}
+	}
+	if c.Causal {
+		s.opt.Align.Causal = true
+	}
 	return s, nil
 }
 
@@ -162,10 +175,14 @@ func (s *conversion) settleRows() error {
 	return nil
 }
 
-// ParseAlignment reads an alignment: JSON, also as doctor prints it (align={…}), or a file of it.
+// ParseAlignment reads an alignment: align.PresetCausal, JSON, also as doctor prints it (align={…}),
+// or a file of JSON or YAML.
 func ParseAlignment(text string) (_ align.Config, err error) {
 	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
-	if strings.HasPrefix(inline, "{") {
+	if inline == align.PresetCausal {
+		inline = strconv.Quote(inline)
+	}
+	if strings.HasPrefix(inline, "{") || strings.HasPrefix(inline, `"`) {
 		defer robocache.LocateIn(&err, "option", optionName("align"))
 		return align.ParseConfig([]byte(inline))
 	}
@@ -173,6 +190,15 @@ func ParseAlignment(text string) (_ align.Config, err error) {
 	b, err := os.ReadFile(text)
 	if err != nil {
 		return align.Config{}, err
+	}
+	if ext := filepath.Ext(text); ext == ".yaml" || ext == ".yml" {
+		var tree any
+		if err := yaml.Unmarshal(b, &tree); err != nil {
+			return align.Config{}, misuse("not valid YAML: %s", err)
+		}
+		if b, err = json.Marshal(tree); err != nil {
+			return align.Config{}, misuse("a key is not a text, or a number is not finite")
+		}
 	}
 	return align.ParseConfig(b)
 }

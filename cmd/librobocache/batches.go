@@ -5,6 +5,7 @@ package main
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
@@ -248,6 +249,14 @@ func (l *loaderHandle) readStats(context, *noArguments) (any, error) {
 		loader.Stats
 		Epoch int64 `json:"epoch"`
 	}{l.loader.Stats(), l.loader.Epoch()}, nil
+}
+
+// readCausality reports which samples the streams of a batch use.
+func (l *loaderHandle) readCausality(ctx context, a *struct {
+	TimeBudget float64 `json:"time_budget_s"`
+},
+) (any, error) {
+	return l.loader.Causality(ctx, time.Duration(a.TimeBudget*1e9))
 }
 
 type finishArgs struct {

@@ -68,6 +68,7 @@ var handlers = map[string]handler{
 	"robocache_loader_locate":    onObject((*loaderHandle).locateSamples),
 	"robocache_loader_finish":    onObject((*loaderHandle).prepareFinish),
 	"robocache_loader_stats":     onObject((*loaderHandle).readStats),
+	"robocache_loader_causality": onObject((*loaderHandle).readCausality),
 	"robocache_op_new":           withoutObject(newOp),
 	"robocache_writer_new":       withoutObject(newWriter),
 	"robocache_writer_save":      onRecorder((*write.Recorder).SaveEpisode),

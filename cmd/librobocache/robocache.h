@@ -110,6 +110,8 @@ ROBOCACHE_CALL(robocache_loader_order);
 ROBOCACHE_CALL(robocache_loader_locate);
 /* loader → loader.Stats and epoch */
 ROBOCACHE_CALL(robocache_loader_stats);
+/* loader, {time_budget_s?: 0 for no limit} → align.CausalityReport */
+ROBOCACHE_CALL(robocache_loader_causality);
 
 /* Operations on memory of the client */
 

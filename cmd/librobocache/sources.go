@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/loader"
 )
@@ -19,7 +20,7 @@ type source struct {
 	Rename      map[string]string       `json:"rename"`
 	Keys        []string                `json:"keys"`
 	Hz          *robocache.Rate         `json:"hz"`
-	Align       alignConfig             `json:"align"`
+	Align       *align.Config           `json:"align"`
 	Anchor      string                  `json:"anchor"`
 	ImageSize   []int                   `json:"image_size"`
 	ImageResize loader.Resize           `json:"image_resize"`
@@ -123,7 +124,7 @@ func (r *request) acquireSources(
 			},
 			Episodes: s.Episodes,
 			Split:    s.Split,
-			Align:    s.Align.Config,
+			Align:    s.Align,
 			Dims:     s.Dims,
 			MixStatistics: loader.MixStatistics{
 				Normalize:    s.Normalize,

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/loader"
@@ -194,20 +192,8 @@ func rowShape(rows int, shape []int, f *robocache.Feature) []int {
 
 type alignArgs struct {
 	episodeArgs
-	Align     alignConfig `json:"align"`
-	ImageSize []int       `json:"image_size"`
-}
-
-// alignConfig parses an align.Config with align.ParseConfig. Config is nil if none was given.
-type alignConfig struct{ *align.Config }
-
-func (c *alignConfig) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	cfg, err := align.ParseConfig(json.RawMessage(b))
-	c.Config = &cfg
-	return err
+	Align     align.Config `json:"align"`
+	ImageSize []int        `json:"image_size"`
 }
 
 // alignEpisode aligns the streams of an episode to one timeline. The answer holds "times", the
@@ -217,14 +203,10 @@ func (s *sharedDataset) alignEpisode(ctx context, a *alignArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cfg align.Config
-	if a.Align.Config != nil {
-		cfg = *a.Align.Config
-	}
-	if err := s.checkGrid(ctx, nil, &cfg); err != nil {
+	if err := s.checkGrid(ctx, nil, &a.Align); err != nil {
 		return nil, err
 	}
-	got, err := align.Episode(ctx, s.Dataset, e, cfg)
+	got, err := align.Episode(ctx, s.Dataset, e, a.Align)
 	if err != nil {
 		return nil, err
 	}

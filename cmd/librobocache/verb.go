@@ -38,6 +38,7 @@ type verbCall func(ctx context, a *verbArgs, o verbs.Observer) (any, error)
 var verbCalls = map[string]verbCall{
 	"inspect":      callVerb(inspectVerb),
 	"doctor":       callVerb(verbs.Doctor),
+	"causality":    callVerb(verbs.ReportCausality),
 	"convert":      callVerb(verbs.Convert),
 	"stats":        callVerb(verbs.Stats),
 	"pull":         callVerb(verbs.Pull),

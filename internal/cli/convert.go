@@ -37,6 +37,7 @@ LeRobot; a conversion that was started with --resume also keeps the episodes tha
 A killed conversion to another format starts again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
+  robocache convert ./recording.mcap ./set --hz 50 --causal
   robocache convert ./recording.mcap ./set --preset lerobot
   robocache convert ./set ./part --episodes 0,3,5-9 --video-codec h264 --gop 8
   robocache convert ./set ./set.mcap --to mcap
@@ -68,9 +69,11 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 			&r.Align,
 			"align",
 			"",
-			"how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON "+
-				"file, or the JSON itself, as doctor prints it",
+			"how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): causal, "+
+				"a JSON or YAML file, or the JSON itself, as doctor prints it",
 		)
+	c.Flags().BoolVar(&r.Causal, "causal", false, "observations use only samples that had "+
+		"arrived at the row's time: by the recorder's clock, else by their timestamps")
 	optionalBool(
 		c,
 		&r.DropInvalid,

@@ -52,6 +52,10 @@ func TestOptionWords(t *testing.T) {
 		{"convert", "on_bad_episode", "--skip-bad"},
 		{"doctor", "options", "--option timestamp_unit=ms"},
 		{"doctor", "rows_hz", "--rows-hz 30000/1001"},
+		{"causality", "preset", "--align causal"},
+		{"doctor", "preset", "robocache convert --align causal"},
+		{"Python", "preset", `align="causal"`},
+		{"Go", "preset", "Align: {Causal: true}"},
 		{"doctor", "align", `robocache convert --align '{"relative": {"action": false}}'`},
 		{"convert", "map", `--map '{"streams": {"action": {"from": ["a", "b"]}}}'`},
 		{"Python", "keys", "keys="},
@@ -98,11 +102,16 @@ func TestOptionWords(t *testing.T) {
 			words = wordsOf(verb)
 		}
 		robocache.SetWords(words)
-		if got := robocache.Option(c.option, path[c.option]...); got != c.want {
+		got := robocache.Option(c.option, path[c.option]...)
+		if c.option == "preset" {
+			got = robocache.Option("align", "causal")
+		}
+		if got != c.want {
 			t.Errorf("%s: got %s, want %s", c.surface, got, c.want)
 		}
 	}
 	for line, want := range map[string]string{
+		"causality URI --align=causal":                  `robocache.causality(URI, align="causal")`,
 		"doctor --fix --in-place":                       `robocache.doctor(…, fix=True, in_place=True)`,
 		"doctor --fix --drop-bad":                       `robocache.doctor(…, fix=True, drop_bad=True)`,
 		"edit reencode SRC DST --codec=h264 --gop=8":    `robocache.edit.reencode(SRC, DST, codec="h264", gop=8)`,

@@ -17,6 +17,7 @@ import (
 var requests = map[string]any{
 	"inspect":           &verbs.InspectRequest{},
 	"doctor":            &verbs.DoctorRequest{},
+	"causality":         &verbs.CausalityRequest{},
 	"stats":             &verbs.StatsRequest{},
 	"plot":              &verbs.PlotRequest{},
 	"convert":           &verbs.ConvertRequest{},

@@ -270,12 +270,6 @@ func ParseConfig(text []byte) (Config, error) {
 				WithHint("%s", robocache.Nearest(k, known))
 		}
 	}
-	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
-		// rejects unknown keywords, which json.Unmarshal ignores
-		if _, err := align.ParseConfig(a); err != nil {
-			return c, err
-		}
-	}
 	text, err := plainTolerances(text, raw)
 	if err != nil {
 		return c, err

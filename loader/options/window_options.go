@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,7 +50,7 @@ func (c *Config) checkAlign() error {
 	case a.Window < 0:
 		return Misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
 	}
-	return a.CheckShifts()
+	return cmp.Or(a.CheckCausal(), a.CheckShifts())
 }
 
 // HasWindow reports whether a key has a window of any kind.

@@ -62,6 +62,7 @@ More names:
 - edit and merge change datasets: ds.edit().delete([3]).write("clean").
 - pull and push copy datasets from and to the Hugging Face Hub.
 - stats computes exact statistics.
+- causality reports which observations use samples that a robot does not have yet.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
   has resample, fuse and voxelize.
@@ -93,7 +94,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
     from . import datasets as datasets
-    from ._verbs import convert, doctor, inspect, pull, push, stats
+    from ._verbs import causality, convert, doctor, inspect, pull, push, stats
     from .compat import (
         check_installation as check_installation,
         enable_jit_cache as enable_jit_cache,
@@ -163,6 +164,7 @@ __all__ = [
     "SparseVoxels",
     "inspect",
     "doctor",
+    "causality",
     "convert",
     "stats",
     "edit",
@@ -208,7 +210,7 @@ _MODULES_OF_NAMES = {
     "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats pull push",
+    "_verbs": "inspect doctor causality convert stats pull push",
     "writer": "Writer",
     "edit": "edit merge",
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),

@@ -162,18 +162,46 @@ def _check_relative(name: str, v: Any) -> Any:
     return [c if isinstance(c, str) else int(c) for c in channels]
 
 
+def _check_latency(name: str, v: Any) -> Any:
+    """Returns a latency: a duration, or a distribution of ages."""
+    if not isinstance(v, Mapping):
+        return duration_text(name, v)
+    if set(v) == {"measured"} and v["measured"] is True:
+        return {"measured": True}
+    ages = v.get("uniform") if set(v) == {"uniform"} else None
+    if isinstance(ages, (tuple, list)) and len(ages) == 2:
+        return {"uniform": [duration_text(name, x) for x in ages]}
+    raise Misuse(
+        f'{name}={v!r}: expected seconds, {{"measured": True}} or {{"uniform": [low, high]}}'
+    )
+
+
+@_takes_keys
+def _check_targets(name: str, v: Any, features: Iterable[str]) -> list[str]:
+    """Returns a list of stream keys."""
+    if isinstance(v, str):
+        raise Misuse(f"{name}={v!r}: expected a list of keys")
+    return [_checks.check_key(k, features, f"key of {name}") for k in v]
+
+
 # The options of Episode.align. Durations become text in nanoseconds.
 ALIGN: dict[str, Check] = {
     "modes": by_key(one_of(*MODES, "sum"), "stream"),
     "edge": by_key(one_of(*EDGES), "stream", or_all=True),
     "max_gap": by_key(duration_text, "stream", or_all=True),
     "offset": by_key(duration_text, "stream"),
-    "latency": by_key(duration_text, "stream"),
+    "latency": by_key(_check_latency, "stream"),
     "window": duration_text,
     "drift": by_key(_check_drift, "stream"),
     "clock": by_key(as_text, "stream"),
     "rotations": by_key(_check_rotations, "stream"),
     "relative": by_key(_check_relative, "stream"),
+    "causal": check_flag,
+    "delay": by_key(duration_text, "stream", or_all=True),
+    "max_age": by_key(duration_text, "stream", or_all=True),
+    "stale": by_key(one_of("mask", "error"), "stream", or_all=True),
+    "targets": _check_targets,
+    "arrival_delay": by_key(duration_text, "stream", or_all=True),
 }
 
 # The fields of align= of MapDataset, Loader and Mix.

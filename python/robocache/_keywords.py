@@ -186,6 +186,8 @@ def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
                     hint=_keyword_hint(k, owner, known, searched),
                 )
             _refuse_other_group(k, kwargs[k])
+        if "align" in groups and kwargs.get("align") == "causal":
+            kwargs["align"] = options.Align(causal=True)
         for k in groups:
             _check_group(k, kwargs.get(k))
         return fn(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The verbs of the command line as functions: inspect, doctor, convert, stats, pull and push.
+"""The verbs of the command line as functions, such as inspect, doctor and convert.
 
 Their answers have the content of --json, as typed dicts.
 """
@@ -22,6 +22,7 @@ from ._errors import Misuse
 __all__ = [
     "inspect",
     "doctor",
+    "causality",
     "convert",
     "stats",
     "pull",
@@ -33,6 +34,8 @@ __all__ = [
     "StreamSummary",
     "EpisodeStream",
     "Diagnosis",
+    "Causality",
+    "StreamCausality",
     "Conversion",
     "Pulled",
     "Pushed",
@@ -244,6 +247,68 @@ class Diagnosis(Result):
     _parts = {"findings": Finding}
 
 
+class StreamCausality(Result):
+    """The samples that the rows of one stream use. Shares are of its ticks.
+
+    Attributes:
+        key: The name of the stream.
+        source: The name of the source in a mixture.
+        mode: The mode of the alignment, or "rows" if the stream's rows are the ticks.
+        label: Whether the stream is a label, which may look ahead.
+        ticks: The number of ticks.
+        future_share: The share of rows that use a sample with a timestamp after the tick.
+        look_ahead_median_s: How far after the tick that sample is, in seconds: the median of those
+            rows.
+        look_ahead_max_s: The maximum of the look-ahead in seconds.
+        not_arrived_share: The share of rows that use a sample which arrived after the tick.
+        masked_share: The share of rows that are masked.
+        delay_s: Align.delay in seconds.
+        needed_delay_s: The smallest delay in seconds with which both neighbors had arrived at
+            99.9 % of the ticks, rounded up to three digits.
+        arrivals: "recorded", or "assumed" if samples are taken to arrive with their timestamps.
+        latency_drawn: Whether Align.latency draws ages. The numbers are for the arrivals instead.
+    """
+
+    key: str
+    source: str | None
+    mode: str
+    label: bool
+    ticks: int
+    future_share: float
+    look_ahead_median_s: float
+    look_ahead_max_s: float
+    not_arrived_share: float
+    masked_share: float
+    delay_s: float
+    needed_delay_s: float
+    arrivals: str
+    latency_drawn: bool | None
+
+
+class Causality(Result):
+    """Which observations use samples that a robot does not have: the answer of causality.
+
+    Attributes:
+        uri: The path or URI. None from a Loader.
+        hz: The rate of the timeline in Hz. None: the ticks are rows.
+        num_episodes: The number of episodes that were read.
+        total_episodes: The number of episodes.
+        time_budget_s: Seconds after which no further episode was read. 0: no limit.
+        streams: The streams.
+        findings: look-ahead, arrival-times (which arrivals are assumed), delay-too-short, and
+            episode-not-aligned.
+    """
+
+    uri: str | None
+    hz: float | str | None
+    num_episodes: int
+    total_episodes: int
+    time_budget_s: float
+    streams: list[StreamCausality]
+    findings: list[Finding]
+    _parts = {"streams": StreamCausality, "findings": Finding}
+
+
 class Conversion(Result):
     """The result of a conversion: the answer of convert.
 
@@ -450,6 +515,44 @@ def doctor(uri: Any, *, progress: bool | None = None, **options: Any) -> Diagnos
     return Diagnosis(run_verb("doctor", [_checks.path_text(uri)], options, progress))
 
 
+def causality(
+    uri: Any,
+    *,
+    hz: Any = None,
+    align: Any = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Causality:
+    """Reports which observations of an alignment use samples that a robot does not have yet.
+
+    Reads timestamps and arrival times, and no values. The GIL is free during the call. Ctrl-C stops
+    the work.
+
+    Args:
+        uri: A path or URI of any readable format.
+        hz: The rate of the timeline in Hz. Default None: the ticks are the dataset's rows.
+        align: A robocache.Align, "causal", or the path of a JSON or YAML file. Default None: the
+            default modes.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache causality --help`, with _ in place of -: episodes=, keys=,
+            time_budget= (seconds, or text such as "2min"; default 30), format=, map= and so on.
+
+    Returns:
+        A Causality.
+
+    Raises:
+        NotFound: The dataset does not exist.
+        Unsupported: RoboCache cannot read the dataset.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        report = robocache.causality("recording.mcap", hz=50, align="causal")
+        print(max(s.future_share for s in report.streams if not s.label))
+    """
+    given = {"hz": hz, "align": align, **options}
+    return Causality(run_verb("causality", [_checks.path_text(uri)], given, progress))
+
+
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
     """Writes any readable dataset as LeRobot v3.0 or in another format.
 
@@ -461,8 +564,9 @@ def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any)
         progress: Whether to show progress on stderr. Default: if stderr is a terminal.
         options: Flags of `robocache convert --help`, with _ in place of -. to= is the target
             format: "mcap", "rlds", "robomimic", "zarr" or "delta". hz= puts the streams on one
-            timeline of this rate, by the rules of align=robocache.Align(...). dry_run=True only
-            reports what would be written. Others are episodes=, keys=, video_codec=, skip_bad=,
+            timeline of this rate, by the rules of align=robocache.Align(...). causal=True writes
+            observations that use only samples that had arrived. dry_run=True only reports what
+            would be written. Others are episodes=, keys=, video_codec=, skip_bad=,
             resume= and write_option=.
 
     Returns:

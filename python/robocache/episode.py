@@ -162,6 +162,12 @@ class Episode:
         clock: Mapping[str, str] | None = None,
         rotations: Mapping[str, Any] | None = None,
         relative: Mapping[str, Any] | None = None,
+        causal: bool = False,
+        delay: Any = None,
+        max_age: Any = None,
+        stale: str | Mapping[str, str] = "mask",
+        targets: Iterable[str] | None = None,
+        arrival_delay: Any = None,
         keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
     ) -> dict[str, Any]:
@@ -205,6 +211,20 @@ class Episode:
                 covers the time up to the next row, and the value of a relative channel is the sum
                 of the changes in that time. So the total is kept. Other channels of such a stream
                 are linear. Default: the feature's `relative`, or the names of an action.
+            causal: Whether observations use only samples that had arrived at the time of the row. A
+                sample arrives at its log time, or else with its timestamp. Observations are then
+                "previous" by default, and actions and rewards (labels) may look ahead. Default
+                False.
+            delay: How long before its time a row of an observation is evaluated, a duration for all
+                streams or {key: duration}. Modes that interpolate need it, so that both neighbors
+                have arrived. Default None: 0.
+            max_age: The age from which a held sample is stale, a duration for all streams or {key:
+                duration}. Default None: no limit.
+            stale: The rule for rows without a sample that is young enough, for all streams or {key:
+                rule}: "mask" (default) or "error".
+            targets: Further keys of labels. Default None.
+            arrival_delay: How long after its arrival a sample can be used, a duration for all
+                streams or {key: duration}. Default None: 0.
             keys: The streams to align. Default None: all except images, point clouds and
                 bookkeeping columns. Images are decoded to uint8 (T, C, H, W).
             image_size: (height, width) of images in pixels. Default None: as recorded.
@@ -235,6 +255,12 @@ class Episode:
             "clock": clock,
             "rotations": rotations,
             "relative": relative,
+            "causal": causal or None,
+            "delay": delay,
+            "max_age": max_age,
+            "stale": None if stale == "mask" else stale,
+            "targets": targets,
+            "arrival_delay": arrival_delay,
         }
         args = _config.check_options(_config.ALIGN, given, features)
         if (hz is None) == (times is None):

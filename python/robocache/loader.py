@@ -30,6 +30,7 @@ from ._order import Located, OrderMixin
 from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
+from ._verbs import Causality
 from ._feature import Features
 from .mapdataset import with_delivered_units
 from .normalizer import Normalizer, settled_config
@@ -557,6 +558,31 @@ class Loader(OrderMixin, _Base):
         return CountersTable(
             {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
         )
+
+    def causality(self, time_budget: float | str = 30) -> Causality:
+        """Reports which observations use samples that a robot does not have at the tick.
+
+        Reads timestamps and arrival times of the loader's episodes, and no values. Of a window, the
+        newest row counts.
+
+        Args:
+            time_budget: Seconds, or text such as "2min", after which no further episode is read.
+                Default 30; 0: no limit.
+
+        Returns:
+            A Causality. The streams of a mixture have a source.
+
+        Raises:
+            Misuse: time_budget is not a duration.
+
+        Example:
+            for s in loader.causality().streams:
+                print(s.key, s.future_share, s.look_ahead_max_s)
+        """
+        budget = _checks.to_nanoseconds("time_budget", time_budget) / 1e9
+        if budget < 0:
+            raise Misuse(f"time_budget={time_budget!r}: expected 0 or more seconds")
+        return Causality(self._open().call("robocache_loader_causality", {"time_budget_s": budget}))
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""

@@ -32,6 +32,7 @@ __all__ = [
 
 Mode = Literal["linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"]
 Edge = Literal["clamp", "mask", "extrapolate", "error"]
+Stale = Literal["mask", "error"]
 Duration = float | str  # Seconds, or text with a unit such as "50ms".
 Bytes = int | str  # Bytes, or text with a unit such as "4GiB".
 
@@ -77,6 +78,8 @@ class Windows:
 class Align:
     """How streams are put on one timeline. Episode.align explains these options.
 
+    Durations are seconds, or text such as "50ms". align="causal" is Align(causal=True).
+
     Attributes:
         modes: {key: mode}. Default: the feature's interpolation, else linear for floats, nearest
             for images and point clouds, and previous for all others.
@@ -84,7 +87,10 @@ class Align:
         max_gap: Seconds, or text such as "50ms", for all streams or by key. Longer gaps are not
             interpolated. Default: no limit.
         offset: {key: seconds}, added to a stream's timestamps.
-        latency: {key: seconds}, the delay between an event and its timestamp.
+        latency: {key: seconds}, the delay between an event and its timestamp. In a Loader with
+            causal=True also {key: {"measured": True}} or {key: {"uniform": [0.01, 0.03]}}: the age
+            of the newest usable sample is drawn for each sample, seed and epoch, from the delays
+            between timestamps and arrivals of its episode, or evenly between two ages.
         drift: {key: ppm or (ppm, at)}, how fast a stream's clock runs, in parts per million.
         clock: {key: "header", "publish" or "log"}, the timestamps to use if there are several.
         rotations: {key: form or [(first channel, form), ...]}, the channels that are rotations.
@@ -92,16 +98,28 @@ class Align:
         window: Seconds, or text with a unit: the window of "mean". Default: the period of hz=.
         extent: The extent of the timeline: "intersection" (default), "union" or a stream's key.
         dtypes: {key: "float16", "bfloat16", "float32" or "float64"}, the dtypes of the result.
+        causal: Whether observations use only samples that had arrived at the tick. A sample arrives
+            at its log time, or else with its timestamp. Default False.
+        delay: Seconds before the tick at which a stream is evaluated, for all streams or by key.
+            Modes that interpolate need it. Default 0.
+        max_age: The age in seconds from which a held sample is stale, for all streams or by key.
+            Default: no limit.
+        stale: The rule for rows without a sample that is young enough, for all streams or by key:
+            "mask" (default) or "error".
+        targets: The keys of labels other than actions and rewards. Labels may look ahead.
+        arrival_delay: Seconds from the arrival of a sample until a policy can use it, for all
+            streams or by key. Default 0.
 
     Example:
         robocache.Align(modes={"observation.state": "linear"}, max_gap="200ms")
+        robocache.Align(causal=True, modes={"imu": "linear"}, delay={"imu": "20ms"})
     """
 
     modes: Mapping[str, Mode] | None = None
     edge: Edge | Mapping[str, Edge] | None = None
     max_gap: Duration | Mapping[str, Duration] | None = None
     offset: Mapping[str, Duration] | None = None
-    latency: Mapping[str, Duration] | None = None
+    latency: Mapping[str, Duration | Mapping[str, Any]] | None = None
     drift: Mapping[str, Any] | None = None
     clock: Mapping[str, str] | None = None
     rotations: Mapping[str, Any] | None = None
@@ -109,6 +127,12 @@ class Align:
     window: Duration | None = None
     extent: str | None = None
     dtypes: Mapping[str, Any] | None = None
+    causal: bool | None = None
+    delay: Duration | Mapping[str, Duration] | None = None
+    max_age: Duration | Mapping[str, Duration] | None = None
+    stale: Stale | Mapping[str, Stale] | None = None
+    targets: Sequence[str] | None = None
+    arrival_delay: Duration | Mapping[str, Duration] | None = None
 
 
 @check_field_names
@@ -460,7 +484,7 @@ if TYPE_CHECKING:
         """The groups that a Mix takes."""
 
         windows: Windows | None
-        align: Align | None
+        align: Align | Literal["causal"] | None
         images: Images | None
         augment: Augment | None
         statistics: Statistics | None
@@ -470,7 +494,7 @@ if TYPE_CHECKING:
         """The groups that a MapDataset takes."""
 
         windows: Windows | None
-        align: Align | None
+        align: Align | Literal["causal"] | None
         images: Images | None
         order: Order | None
         statistics: Statistics | None

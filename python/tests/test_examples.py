@@ -50,7 +50,11 @@ EXAMPLES = {
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
     "training": [],
-    "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
+    "batches": [
+        "torch.Size([16, 3, 64, 64])\n",
+        "torch.Size([16, 3, 44, 60])\n",
+        "from the future",
+    ],
     "options": ["torch.Size([16, 8, "],
     "README": [],
     "package": [],

@@ -38,14 +38,12 @@ def test_hints_of_findings(recording, tmp_path):
     hints += [
         f.hint for f in robocache.convert(recording, tmp_path / "set", hz=30).findings if f.hint
     ]
-    assert any("align=robocache.Align(modes={" in h for h in hints), hints
+    assert any('Pass align="causal" ' in h for h in hints), hints
     assert not [
         h for h in hints if re.search(r"(^|\s)--[a-z]|in Python|robocache (convert|doctor)\b", h)
     ]
     ran = subprocess.run([*COMMAND, "doctor", str(recording)], capture_output=True, text=True)
-    assert (
-        """robocache convert --align '{"modes": {""" in ran.stdout and "align=" not in ran.stdout
-    ), ran.stdout
+    assert "robocache convert --align causal " in ran.stdout and "align=" not in ran.stdout
 
 
 def test_hints_of_errors(recording):
@@ -134,14 +132,19 @@ def test_groups_in_hints(h264):
 
 def test_align_of_verbs(recording, tmp_path):
     """A verb accepts the group that its hints name."""
+    hint = next(f.hint for f in robocache.doctor(recording).findings if f.code == "look-ahead")
+    preset = re.search(r"align=\"(\w+)\"", hint)[1]
+    short = robocache.Align(modes={"observation.joints": "linear"}, delay=0.001, causal=True)
     hint = next(
         f.hint
-        for f in robocache.doctor(recording).findings
-        if f.hint and "robocache.Align(" in f.hint
+        for f in robocache.causality(recording, hz=30, align=short).findings
+        if f.code == "delay-too-short"
     )
-    group = eval(re.search(r"robocache\.Align\(.*?\}\)", hint)[0], {"robocache": robocache})  # noqa: S307
-    made = robocache.convert(recording, tmp_path / "aligned", hz=30, align=group)
-    assert made.num_episodes == 2
+    group = eval(hint.removeprefix("Pass align="), {"robocache": robocache})  # noqa: S307
+    for name, align in {"preset": preset, "group": group}.items():
+        made = robocache.convert(recording, tmp_path / name, hz=30, align=align)
+        assert made.num_episodes == 2
+        assert not [f for f in made.findings if f.code == "look-ahead"]
 
 
 def test_options_of_verbs(recording):

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// drawAge is the kernel.Augment.Op of the draws of ages. The stream's DrawID is added to it.
+// drawAge is the kernel.Augment.Op of the draws of ages. The DrawID of the clock is added to it.
 const drawAge = 1 << 16
 
 // arrivalsOf returns when the samples of a causal column arrived in an episode.

@@ -41,7 +41,7 @@ type ArrivalRule struct {
 	AtSample bool
 	// distribution of the age of the newest usable sample, in place of arrivals; zero: none
 	Draw   align.AgeDraw
-	DrawID uint32 // separates the draws of streams
+	DrawID uint32 // separates the draws of clocks; streams of a clock share them
 }
 
 // ClockOf returns the clock of a feature, and "" for the episode's own clock under any name.

@@ -96,8 +96,9 @@ func (src *Source) hasTimedColumn() bool {
 	return slices.ContainsFunc(src.Columns, func(c *column.Column) bool { return c.Time != nil })
 }
 
-// alignNotes returns notes with the look-ahead of the observations, and with the streams that are
-// summed as relative. Streams of windows= are left out, because their offsets are explicit.
+// alignNotes returns notes with the look-ahead of the observations, those that are assumed to arrive
+// with their timestamps, and the streams that are summed as relative. The look-ahead leaves out the
+// streams of windows=, because their offsets are explicit.
 func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
 	for _, c := range src.Columns {
@@ -115,10 +116,26 @@ func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	} else if f != nil {
 		findings = append(findings, *f)
 	}
+	if f := cfg.ArrivalNote(src.Dataset, src.streamKeys()); f != nil && f.Hint != "" {
+		findings = append(findings, *f)
+	}
 	for i := range findings {
 		notes = append(notes, findings[i].Message+". "+findings[i].Hint)
 	}
 	return notes, nil
+}
+
+// streamKeys returns the dataset's streams in the batch that bound a timeline (gridOf).
+func (src *Source) streamKeys() []string {
+	keys := []string{}
+	for _, c := range src.Columns {
+		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
+			!column.Is[*column.GeneratedColumn](c) &&
+			(!c.Feature.Default || src.Config.Keys != nil) {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
 }
 
 // maxTimeline bounds the rows of an episode's timeline. A longer one has a wrong timestamp.
@@ -263,7 +280,7 @@ func (src *Source) chooseArrivals(c *column.Column, cfg *align.Config) error {
 		IsRecorded: hasLog,
 		AtSample:   src.Config.Native.Of(c.Key) != nil,
 		Draw:       cfg.Latency[k].Draw,
-		DrawID:     uint32(c.Number),
+		DrawID:     column.KeyNumber(src.DatasetKey(s.Clock)),
 	}
 	switch draw := s.Arrivals.Draw; {
 	case draw.Measured && !hasLog:
@@ -292,7 +309,8 @@ func (src *Source) checkCausalWindow(c *column.Column, cfg *align.Config) error 
 	}
 	return robocache.Misuse("loader", robocache.Where{"stream": c.Key},
 		"align: causal: a window of this observation reaches past the tick").
-		WithHint("A label may do that: %s.", robocache.Option("align", "targets", c.Key))
+		WithHint("A label may do that: %s.",
+			robocache.Option("align", "targets", []string{c.Feature.Key}))
 }
 
 // sumLength returns the time that a row of a column covers under sum: the step of a window with a
@@ -488,13 +506,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		names, streams = append(names, key), append(streams, t)
 		return nil
 	}
-	for _, c := range src.Columns {
-		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
-			!column.Is[*column.GeneratedColumn](c) &&
-			(!c.Feature.Default || src.Config.Keys != nil) {
-			if err := addBounds(c.Key, c.Key == cfg.Extent); err != nil {
-				return 0, 0, err
-			}
+	for _, key := range src.streamKeys() {
+		if err := addBounds(key, key == cfg.Extent); err != nil {
+			return 0, 0, err
 		}
 	}
 	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&

@@ -1,0 +1,49 @@
+package loader
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// Causality reports which samples the streams of a batch use, and whether a robot has them at the
+// tick. It reads timestamps of the selected episodes until the budget is used up; 0: no limit. The
+// episodes of a mixture are those of all sources, which share the budget.
+func (l *Loader) Causality(
+	ctx context.Context, budget time.Duration,
+) (*align.CausalityReport, error) {
+	sources := l.assembler.Sources
+	var all *align.CausalityReport
+	for _, src := range sources {
+		own, err := src.ReportCausality(ctx,
+			align.ReportOptions{Budget: budget / time.Duration(len(sources))})
+		if err != nil {
+			return nil, src.WithPlace(err)
+		}
+		if len(sources) == 1 {
+			return own, nil
+		}
+		for i := range own.Streams {
+			own.Streams[i].Source = src.Name
+		}
+		for i := range own.Findings {
+			f := &own.Findings[i]
+			where := robocache.Where{"source": src.Name}
+			maps.Copy(where, f.Where)
+			f.Where = where
+		}
+		if all == nil {
+			all = own
+			all.TimeBudget = budget.Seconds()
+			continue
+		}
+		all.Episodes += own.Episodes
+		all.TotalEpisodes += own.TotalEpisodes
+		all.Streams = append(all.Streams, own.Streams...)
+		all.Findings = append(all.Findings, own.Findings...)
+	}
+	return all, nil
+}
