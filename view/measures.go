@@ -52,10 +52,9 @@ func (x *viewedSet) positionStream() *robocache.Feature {
 		"",
 	} {
 		for i := range x.info.Features {
-			if f := &x.info.Features[i]; !f.Default && !f.Latched &&
-				strings.HasSuffix(f.Key, suffix) &&
-				inspect.Curves(f) &&
-				f.DType.Float() {
+			f := &x.info.Features[i]
+			mayMove := !f.Default && !f.Latched && inspect.Curves(f) && f.DType.Float()
+			if mayMove && strings.HasSuffix(f.Key, suffix) {
 				return f
 			}
 		}
@@ -83,15 +82,12 @@ func (x *viewedSet) measureMovement(ctx context.Context) error {
 		jerk, idle := make([]float64, n), make([]float64, n)
 		for e := range n {
 			jerk[e], idle[e] = math.NaN(), math.NaN()
-			if err := func() error {
-				oneJerk, oneIdle, err := episodeMovement(ctx, x.ds, f, e, span)
-				if err != nil {
-					return err
-				}
-				jerk[e], idle[e] = oneJerk, oneIdle
-				return nil
-			}(); robocache.IsFatal(err) {
+			oneJerk, oneIdle, err := episodeMovement(ctx, x.ds, f, e, span)
+			if robocache.IsFatal(err) {
 				return nil, err
+			}
+			if err == nil {
+				jerk[e], idle[e] = oneJerk, oneIdle
 			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -103,27 +99,37 @@ func (x *viewedSet) measureMovement(ctx context.Context) error {
 	return m.internalError()
 }
 
+// widenRanges includes the finite values of an episode in the ranges of the channels.
+func (x *viewedSet) widenRanges(
+	ctx context.Context,
+	f *robocache.Feature,
+	e int,
+	low, high []float64,
+) error {
+	n, err := robocache.RowsIn(ctx, x.ds, e, f)
+	if err != nil {
+		return err
+	}
+	return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
+		for c, v := range values {
+			if v-v == 0 { // not NaN or infinite
+				low[c] = min(low[c], v)
+				high[c] = max(high[c], v)
+			}
+		}
+	})
+}
+
 // channelRanges returns the range of each channel in the dataset. Episodes that cannot be read are
 // skipped: the doctor reports them.
 func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]float64, error) {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
-		low[c], high[c] = math.Inf(1), math.Inf(-1)
+		low[c] = math.Inf(1)
+		high[c] = math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
-		if err := func() error {
-			n, err := robocache.RowsIn(ctx, x.ds, e, f)
-			if err != nil {
-				return err
-			}
-			return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
-				for c, v := range values {
-					if v-v == 0 {
-						low[c], high[c] = min(low[c], v), max(high[c], v)
-					}
-				}
-			})
-		}(); robocache.IsFatal(err) {
+		if err := x.widenRanges(ctx, f, e, low, high); robocache.IsFatal(err) {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {

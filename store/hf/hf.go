@@ -73,14 +73,15 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 	if m == nil {
 		return bad("another form")
 	}
-	revision, err := url.PathUnescape(cmp.Or(m[3], "main"))
-	dir, derr := url.PathUnescape(strings.Trim(m[4], "/"))
+	uri, repo, revisionText, folder := m[1], m[2], m[3], m[4]
+	revision, err := url.PathUnescape(cmp.Or(revisionText, "main"))
+	dir, derr := url.PathUnescape(strings.Trim(folder, "/"))
 	if _, rerr := store.CleanName(revision); cmp.Or(err, derr, rerr) != nil {
 		return bad("a bad name or escape")
 	}
 	r := &repository{
-		uri:      "hf://" + m[1],
-		path:     m[2],
+		uri:      "hf://" + uri,
+		path:     repo,
 		revision: revision,
 		options:  opt,
 		endpoint: strings.TrimRight(
@@ -89,7 +90,7 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 		),
 		folder: filepath.Join(
 			hubPath("HF_HUB_CACHE", "hub"),
-			"datasets--"+strings.Replace(m[2], "/", "--", 1),
+			"datasets--"+strings.Replace(repo, "/", "--", 1),
 		),
 	}
 	return store.Sub(r, dir)
@@ -177,35 +178,21 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	}
 	repo := s.endpoint + "/datasets/" + s.path
 	opt := s.options
-	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
+	opt.URI = s.uri
+	opt.VersionHeader = "X-Linked-Etag"
+	opt.MatchHeader = "-"
 	// The Hub throttles or rejects (429) more connections.
 	opt.Conns = cmp.Or(opt.Conns, 32)
 	if t := readToken(); t != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}
 	links := &links{hub: repo}
-	opt.Explain, opt.Wrap, opt.Versions = links.explainError, links.wrapTransport, s.List
-	commit, offline := s.revision, envIsTrue("HF_HUB_OFFLINE")
-	if !commitForm.MatchString(commit) {
-		b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
-		cached := strings.TrimSpace(string(b))
-		known, seen := commits.Load(repo + "@" + s.revision)
-		switch {
-		case seen && !offline:
-			commit = known.(string)
-		case offline:
-			commit = cached
-		default:
-			commit, err = s.resolveCommit(ctx, opt)
-			if errors.Is(err, robocache.ErrTemporary) && cached != "" {
-				commit, offline = cached, true // the Hub cannot be reached
-			} else {
-				if err != nil {
-					return at, err
-				}
-				commits.Store(repo+"@"+s.revision, commit)
-			}
-		}
+	opt.Explain = links.explainError
+	opt.Wrap = links.wrapTransport
+	opt.Versions = s.List
+	commit, offline, err := s.chooseCommit(ctx, repo, opt)
+	if err != nil {
+		return at, err
 	}
 	at = &snapshot{commit: commit}
 	if commitForm.MatchString(commit) {
@@ -231,6 +218,38 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	}
 	s.snapshot = at
 	return at, nil
+}
+
+// chooseCommit returns the commit of the revision: the revision itself, or the one that this process
+// resolved before, that is in the cache, or that the Hub returns. offline reports that the Hub must
+// not or cannot be used.
+func (s *repository) chooseCommit(
+	ctx context.Context,
+	repo string,
+	opt store.HTTPOptions,
+) (commit string, offline bool, err error) {
+	offline = envIsTrue("HF_HUB_OFFLINE")
+	if commitForm.MatchString(s.revision) {
+		return s.revision, offline, nil
+	}
+	b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
+	cached := strings.TrimSpace(string(b))
+	if offline {
+		return cached, true, nil
+	}
+	key := repo + "@" + s.revision
+	if known, ok := commits.Load(key); ok {
+		return known.(string), false, nil
+	}
+	commit, err = s.resolveCommit(ctx, opt)
+	if errors.Is(err, robocache.ErrTemporary) && cached != "" {
+		return cached, true, nil // the Hub cannot be reached
+	}
+	if err != nil {
+		return "", false, err
+	}
+	commits.Store(key, commit)
+	return commit, false, nil
 }
 
 // resolveCommit requests the commit of the revision from the Hub.
