@@ -31,6 +31,7 @@ API = {
     "Options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "LeRobot": "LeRobotDataset LeRobotDatasetMetadata",
     "Recording": "Writer",
+    "Running a robot": "Contract Live live",
     "Verbs": "inspect doctor convert stats pull push",
     "Editing": "merge edit",
     "Arrays": "resample fuse voxelize depth_to_points tsdf_integrate SparseVoxels",

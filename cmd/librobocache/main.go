@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cli"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
+	_ "github.com/goatnote-inc/robocache/live/transport/all"
 	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
@@ -69,6 +70,16 @@ var handlers = map[string]handler{
 	"robocache_loader_finish":    onObject((*loaderHandle).prepareFinish),
 	"robocache_loader_stats":     onObject((*loaderHandle).readStats),
 	"robocache_loader_causality": onObject((*loaderHandle).readCausality),
+	"robocache_loader_contract":  onObject((*loaderHandle).readContract),
+	"robocache_contract_parse":   withoutObject(parseContract),
+	"robocache_contract_check":   onObject((*sharedDataset).checkContract),
+	"robocache_live_new":         withoutObject(openLive),
+	"robocache_live_observe":     onObject((*liveHandle).readObservation),
+	"robocache_live_stats":       onObject((*liveHandle).readStats),
+	"robocache_live_latency":     onObject((*liveHandle).readLatency),
+	"robocache_live_reset":       onObject((*liveHandle).beginEpisode),
+	"robocache_live_set_task":    onObject((*liveHandle).setTask),
+	"robocache_live_record":      onObject((*liveHandle).startRecording),
 	"robocache_op_new":           withoutObject(newOp),
 	"robocache_writer_new":       withoutObject(newWriter),
 	"robocache_writer_save":      onRecorder((*write.Recorder).SaveEpisode),
@@ -138,7 +149,7 @@ func robocache_interrupt(ticket C.int64_t) {
 	}
 }
 
-// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader have
+// closeHandle closes a dataset, map, loader, op, writer or Live. It waits until the goroutines of a loader have
 // ended.
 func closeHandle(handle int64, _ []byte) (work, error) {
 	obj := handles.remove(handle)

@@ -234,16 +234,29 @@ func (a *answer) addText(key string, dtype robocache.DType, values []string) {
 
 // addBatch adds the fields of a loader's batch.
 func (a *answer) addBatch(b *loader.Batch) {
+	a.addFields(b, func(*loader.Field, *loader.Tensor) bool { return true })
+}
+
+// addFields adds the fields of a batch for which choose returns true, and releases the others.
+// choose may change the shape of the tensor, which is nil for a text column.
+func (a *answer) addFields(b *loader.Batch, choose func(f *loader.Field, t *loader.Tensor) bool) {
 	a.reply.Rows, a.reply.Epoch, a.reply.Position = b.Rows, b.Epoch, b.Position
 	t, s := 0, 0
 	for i := range b.Fields {
-		if b.Fields[i].Text() {
-			a.addText(b.Texts[s].Key, b.Texts[s].DType, b.Texts[s].Values)
+		f := &b.Fields[i]
+		if f.Text() {
+			if choose(f, nil) {
+				a.addText(b.Texts[s].Key, b.Texts[s].DType, b.Texts[s].Values)
+			}
 			s++
 			continue
 		}
-		n := t
-		a.appendTensor(b.Tensors[n], func() { b.ReleaseTensor(n) })
+		n, tensor := t, b.Tensors[t]
 		t++
+		if choose(f, &tensor) {
+			a.appendTensor(tensor, func() { b.ReleaseTensor(n) })
+		} else {
+			b.ReleaseTensor(n)
+		}
 	}
 }

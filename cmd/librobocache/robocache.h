@@ -44,7 +44,7 @@ void robocache_interrupt(int64_t ticket);
 
 /* Continues to wait for *ticket. */
 ROBOCACHE_CALL(robocache_wait);
-/* Closes a dataset, map, loader or op. */
+/* Closes a dataset, map, loader, op, writer or Live. */
 ROBOCACHE_CALL(robocache_close);
 /* → {robocache, abi, go, formats, decoder, codecs, threads} */
 ROBOCACHE_CALL(robocache_versions);
@@ -112,6 +112,47 @@ ROBOCACHE_CALL(robocache_loader_locate);
 ROBOCACHE_CALL(robocache_loader_stats);
 /* loader, {time_budget_s?: 0 for no limit} → align.CausalityReport */
 ROBOCACHE_CALL(robocache_loader_causality);
+
+/* Observations of a running robot */
+
+/* loader → {contract: text}, the contract of the observations of its batches. Equal contracts have
+ * equal texts. */
+ROBOCACHE_CALL(robocache_loader_contract);
+/* {contract: text} → {contract: text}, checked and in its canonical form */
+ROBOCACHE_CALL(robocache_contract_parse);
+/* dataset, {contract: text} → [finding]: what prevents the dataset from giving the observations */
+ROBOCACHE_CALL(robocache_contract_check);
+/* {contract: text, memory_budget?: bytes, record?: as robocache_live_record, source?: URI of a
+ * transport that runs in the background} → {live} */
+ROBOCACHE_CALL(robocache_live_new);
+/* live, {tick_ns?: default now, timeout_s?} → batch of one sample without the axis of the batch, and
+ * {tick_ns, ages_ns[]}: the age of the newest sample of each stream of the contract, or -1. Waits
+ * for streams that have no sample until the timeout. */
+ROBOCACHE_CALL(robocache_live_observe);
+/* live → {streams: {key: live.StreamStats}, messages, error?: the newest error of the transport or
+ * of a received message, with the content of an error of a call} */
+ROBOCACHE_CALL(robocache_live_stats);
+/* live → {stream: live.StreamLatency} */
+ROBOCACHE_CALL(robocache_live_latency);
+/* Forgets all samples: another episode begins. */
+ROBOCACHE_CALL(robocache_live_reset);
+/* live, {task: text} */
+ROBOCACHE_CALL(robocache_live_set_task);
+/* live, {path}: records samples and ticks to a new file until robocache_close. Call it before the
+ * first sample. */
+ROBOCACHE_CALL(robocache_live_record);
+/* A time of a sample: the present. A message may have its own time. */
+#define ROBOCACHE_NOW INT64_MIN
+/* Adds a sample of a stream. addr is the address of size bytes, which are copied: with a dtype, a
+ * tensor in C order (numbers in the stream's dtype and shape; an image is height, width, channels);
+ * with dtype NULL, a text in UTF-8 or an encoded image. Never waits for an observation. */
+int32_t robocache_live_push(int64_t live, char *key, int64_t stamp_ns, int64_t arrival_ns,
+			    char *dtype, int64_t *shape, int32_t ndim, int64_t addr, int64_t size,
+			    char **json_out);
+/* Adds a message of a topic, as it was received. */
+int32_t robocache_live_push_message(int64_t live, char *topic, int64_t stamp_ns,
+				    int64_t arrival_ns, int64_t addr, int64_t size,
+				    char **json_out);
 
 /* Operations on memory of the client */
 

@@ -45,6 +45,9 @@ var verbCalls = map[string]verbCall{
 	"push":         callVerb(verbs.Push),
 	"synth":        callVerb(verbs.Synth),
 	"plan":         callVerb(verbs.Plan),
+	"live check":   callVerb(verbs.CheckLive),
+	"live replay":  callVerb(verbs.ReplayLive),
+	"live verify":  callVerb(verbs.VerifyLive),
 	"edit undo":    callVerb(verbs.UndoEdit),
 	"edit recover": callVerb(verbs.RecoverEdit),
 }

@@ -216,6 +216,8 @@ var allowed = map[string][]string{
 		"synth",
 		"hub",
 		"inspect",
+		"live",
+		"loader/contract",
 	},
 	"internal/cudahost":     {""},
 	"internal/flags":        {"", "store", "internal/jsonmeta", "internal/crash"},

@@ -19,6 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	_ "github.com/goatnote-inc/robocache/live/transport/all"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
@@ -126,6 +127,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		newGC(),
 		newSubmit(),
 		newView(),
+		newLive(),
 		newPull(),
 		newPush(),
 		newCache(),

@@ -35,6 +35,10 @@ var requests = map[string]any{
 	"submit local":      &verbs.SubmitLocalRequest{},
 	"submit slurm":      &verbs.SubmitSlurmRequest{},
 	"submit kubernetes": &verbs.SubmitKubernetesRequest{},
+	"live":              &verbs.LiveRequest{},
+	"live replay":       &verbs.LiveReplayRequest{},
+	"live verify":       &verbs.LiveVerifyRequest{},
+	"live check":        &verbs.LiveCheckRequest{},
 	"edit undo":         &verbs.EditedRequest{},
 	"edit recover":      &verbs.EditedRequest{},
 }

@@ -59,6 +59,7 @@ counters of the loader.
 More names:
 
 - Writer records a dataset while a robot runs.
+- Live gives a running robot the observations of a Contract, which Loader.contract() makes.
 - edit and merge change datasets: ds.edit().delete([3]).write("clean").
 - pull and push copy datasets from and to the Hugging Face Hub.
 - stats computes exact statistics.
@@ -93,7 +94,7 @@ from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
-    from . import datasets as datasets
+    from . import datasets as datasets, live as live
     from ._verbs import causality, convert, doctor, inspect, pull, push, stats
     from .compat import (
         check_installation as check_installation,
@@ -109,8 +110,10 @@ if TYPE_CHECKING:
         voxelize_point_cloud as voxelize_point_cloud,
         voxelize_pointcloud as voxelize_pointcloud,
     )
+    from .contract import Contract
     from .edit import merge
     from .lerobot import LeRobotDataset, LeRobotDatasetMetadata
+    from .live import Live
     from .loader import Loader
     from .mapdataset import MapDataset
     from .mix import Mix
@@ -144,6 +147,9 @@ __all__ = [
     "Loader",
     "Mix",
     "Normalizer",
+    "Contract",
+    "Live",
+    "live",
     "Writer",
     "Windows",
     "Align",
@@ -211,6 +217,8 @@ _MODULES_OF_NAMES = {
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
     "_verbs": "inspect doctor causality convert stats pull push",
+    "contract": "Contract",
+    "live": "live Live",
     "writer": "Writer",
     "edit": "edit merge",
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),

@@ -36,7 +36,10 @@ _CALL_NAMES = (
     "robocache_loader_causality robocache_op_new "
     "robocache_backends robocache_self_test robocache_edit robocache_verb robocache_writer_new "
     "robocache_writer_save robocache_writer_discard robocache_writer_delete "
-    "robocache_writer_stats robocache_writer_finish"
+    "robocache_writer_stats robocache_writer_finish robocache_loader_contract "
+    "robocache_contract_parse robocache_contract_check robocache_live_new robocache_live_observe "
+    "robocache_live_stats robocache_live_latency robocache_live_reset robocache_live_set_task "
+    "robocache_live_record"
 ).split()
 
 # Functions of Python with which the library makes capsules, in the order that robocache.h defines.
@@ -81,6 +84,19 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
         "robocache_writer_sample",
         _STATUS,
         [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_ADDRESS)],
+    ),
+    (
+        "",
+        "robocache_live_push",
+        _STATUS,
+        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.c_char_p, ctypes.POINTER(_NUMBER)]
+        + [_STATUS, _NUMBER, _NUMBER, ctypes.POINTER(_ADDRESS)],
+    ),
+    (
+        "",
+        "robocache_live_push_message",
+        _STATUS,
+        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _NUMBER, _NUMBER, ctypes.POINTER(_ADDRESS)],
     ),
     # A launch does not wait. Getting the GIL again can cost milliseconds if other threads run.
     ("launch", "robocache_op_run", _STATUS, _RUN_ARGUMENTS),

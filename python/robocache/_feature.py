@@ -165,9 +165,14 @@ class Features(dict[str, Feature]):
             ["key", "kind", "dtype", "shape", "size", "codec", "rate", "clock", "unit", "names"],
             *map(cells, self.values()),
         ]
-        columns = [c for c in zip(*rows, strict=True) if any(c[1:])]  # Columns with a value.
-        wide = [max(map(len, c)) for c in columns]
-        return "\n".join(
-            "  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip()
-            for row in zip(*columns, strict=True)
-        )
+        return text_table(rows)
+
+
+def text_table(rows: list[list[str]]) -> str:
+    """Returns rows as aligned columns. The first row is the header. Empty columns are left out."""
+    columns = [c for c in zip(*rows, strict=True) if any(c[1:])]
+    wide = [max(map(len, c)) for c in columns]
+    return "\n".join(
+        "  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
+    )

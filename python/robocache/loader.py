@@ -31,6 +31,7 @@ from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
 from ._verbs import Causality
+from .contract import Contract
 from ._feature import Features
 from .mapdataset import with_delivered_units
 from .normalizer import Normalizer, settled_config
@@ -532,6 +533,25 @@ class Loader(OrderMixin, _Base):
         has one part per source, by name or position: normalizer["name"].
         """
         return Normalizer.of(self._open().open().info["normalizers"])
+
+    def contract(self) -> Contract:
+        """Returns the contract of this loader's observations, for robocache.Live.
+
+        Actions, rewards and other labels, bookkeeping columns and augmentation are not part of it.
+
+        Returns:
+            The Contract. Save it with the checkpoint.
+
+        Raises:
+            Misuse: The alignment is not causal, or the rate of the ticks is not known. The hint
+                names the change.
+            Unsupported: This is a mixture, or a robot cannot make a value.
+
+        Example:
+            loader = robocache.Loader("recording.mcap", hz=30, align="causal")
+            loader.contract().save("policy.contract.json")
+        """
+        return Contract(self._open().call("robocache_loader_contract")["contract"])
 
     def stats(self) -> dict[str, Any]:
         """Returns the counters of the loader since its creation.

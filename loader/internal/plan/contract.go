@@ -122,8 +122,10 @@ func (src *Source) observationOptions(observed []*column.Column) (options.Config
 		if c.Feature == nil {
 			continue
 		}
-		modes[c.Key] = align.Previous
-		if c.Time != nil {
+		switch {
+		case c.Time == nil:
+			modes[c.Key] = align.Previous
+		case !c.Time.Options.Hold: // A chosen mode would end the hold of a latched stream.
 			modes[c.Key] = c.Time.Options.Mode
 		}
 	}
