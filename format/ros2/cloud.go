@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -16,8 +17,14 @@ import (
 // from all streams.
 type cloud struct {
 	onlyType
-	plan    *cloudPlan // of the first cloud with fields
-	dropped int64
+	cloudLayout
+	restored bool
+	plan     *cloudPlan // of Fields
+	dropped  int64
+}
+
+type cloudLayout struct {
+	Fields []byte `json:"fields,omitempty"` // as encoded in the first cloud that has fields
 }
 
 // pointField is one field of a point as the message declares it.
@@ -57,6 +64,17 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 	c := newCursor(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
+	if err := m.parseFields(&c); err != nil {
+		return err
+	}
+	m.big = c.u8() != 0
+	m.point, m.row = int(c.u32()), int(c.u32())
+	m.data = c.take(1, c.count(1))
+	return c.finish("data")
+}
+
+// parseFields finds the encoded fields of a message.
+func (m *cloudMessage) parseFields(c *cursor) error {
 	start := (c.off + 3) &^ 3
 	m.fields = c.count(13)
 	for range m.fields {
@@ -65,18 +83,24 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 		c.u8()
 		c.u32()
 	}
-	if c.short {
-		return c.finish("fields")
+	if !c.short {
+		m.block = c.b[start:c.off]
 	}
-	m.block = c.b[start:c.off]
-	m.big = c.u8() != 0
-	m.point, m.row = int(c.u32()), int(c.u32())
-	m.data = c.take(1, c.count(1))
-	return c.finish("data")
+	return c.finish("fields")
 }
 
-func cloudError(field, want, got string) error {
-	return robocache.Malformed("cdr", robocache.Where{"field": field}, "").Expected(want, got)
+func (d *cloud) learnedState() any { return &d.cloudLayout }
+
+func (d *cloud) restoreState(fixed bool) (err error) {
+	d.restored = fixed
+	if d.Fields == nil {
+		return nil
+	}
+	var m cloudMessage
+	if err = m.parseFields(&cursor{b: d.Fields, wide: 8}); err == nil {
+		d.plan, err = newCloudPlan(&m)
+	}
+	return err
 }
 
 // countPoints checks the sizes of a cloud against its bytes and fields, and returns the number of
@@ -86,7 +110,7 @@ func (m *cloudMessage) countPoints(p *cloudPlan) (int, error) {
 		return 0, nil
 	}
 	if m.height > len(m.data) || m.width > len(m.data) {
-		return 0, cloudError(
+		return 0, layoutError(
 			"data",
 			strconv.Itoa(m.height)+" × "+strconv.Itoa(m.width)+" points",
 			strconv.Itoa(len(m.data))+" bytes",
@@ -94,7 +118,7 @@ func (m *cloudMessage) countPoints(p *cloudPlan) (int, error) {
 	}
 	n := int64(m.height) * int64(m.width)
 	if m.point == 0 || n > int64(len(m.data))/int64(m.point) {
-		return 0, cloudError(
+		return 0, layoutError(
 			"data",
 			strconv.FormatInt(n, 10)+" points of "+strconv.Itoa(m.point)+" bytes",
 			strconv.Itoa(len(m.data))+" bytes",
@@ -103,14 +127,14 @@ func (m *cloudMessage) countPoints(p *cloudPlan) (int, error) {
 	row := int64(m.width) * int64(m.point)
 	if m.height > 1 && int64(m.row) < row ||
 		int64(m.height-1)*int64(m.row)+row > int64(len(m.data)) {
-		return 0, cloudError("row_step", "at least "+strconv.FormatInt(row, 10)+" and "+
+		return 0, layoutError("row_step", "at least "+strconv.FormatInt(row, 10)+" and "+
 			strconv.Itoa(m.height)+" rows inside the data", strconv.Itoa(m.row)+" of "+
 			strconv.Itoa(len(m.data))+" bytes")
 	}
 	for k := range p.fields {
 		f := &p.fields[k]
 		if int64(f.offset)+int64(f.dtype.Size())*int64(f.count) > int64(m.point) {
-			return 0, cloudError(
+			return 0, layoutError(
 				"fields."+f.name,
 				"a field inside a point of "+strconv.Itoa(m.point)+" bytes",
 				"offset "+strconv.Itoa(f.offset),
@@ -146,7 +170,7 @@ func newCloudPlan(m *cloudMessage) (*cloudPlan, error) {
 		f.count = max(f.count, 1) // some writers leave it 0
 		// An empty cloud has no points whose size would limit the fields.
 		if elements += int64(f.count); elements > maxPointElements {
-			return nil, cloudError(
+			return nil, layoutError(
 				"fields."+f.name,
 				"at most "+strconv.Itoa(maxPointElements)+" elements a point",
 				strconv.FormatInt(elements, 10),
@@ -156,7 +180,7 @@ func newCloudPlan(m *cloudMessage) (*cloudPlan, error) {
 			if f.name == "" {
 				continue // padding
 			}
-			return nil, cloudError(
+			return nil, layoutError(
 				"fields",
 				"names that differ",
 				strconv.Quote(clipText(f.name))+" twice",
@@ -204,13 +228,25 @@ func (p *cloudPlan) groupFields() {
 	}
 }
 
+// describeFields returns the types and names of the fields, for messages.
+func (p *cloudPlan) describeFields() string {
+	names := make([]string, len(p.fields))
+	for k, f := range p.fields {
+		names[k] = f.dtype.String() + " " + f.name
+		if f.count > 1 {
+			names[k] += "[" + strconv.Itoa(f.count) + "]"
+		}
+	}
+	return clipText(strings.ToValidUTF8(strings.Join(names, ", "), "?"))
+}
+
 func (d *cloud) scanMessage(msg []byte, row rowFunc) error {
 	m, p, n, err := d.readCloud(msg)
 	if err != nil {
 		return err
 	}
 	if d.plan == nil && m.fields > 0 {
-		d.plan = p
+		d.plan, d.Fields = p, p.block
 	}
 	if row != nil {
 		d.dropped += int64(n - m.countFinite(p, n))
@@ -236,8 +272,11 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 		return d.plan, nil
 	}
 	p, err := newCloudPlan(m)
-	if err != nil || d.plan == nil {
+	if err != nil || d.plan == nil && (!d.restored || m.fields == 0) {
 		return p, err
+	}
+	if d.plan == nil {
+		return nil, layoutError("fields", "none, as in the recording", p.describeFields())
 	}
 	if (m.height == 0 || m.width == 0) && m.fields == 0 {
 		return d.plan, nil // an empty cloud without fields
@@ -253,7 +292,7 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 		)
 	}
 	if !same {
-		return nil, cloudError("fields", "the fields of the first cloud", "others")
+		return nil, layoutError("fields", d.plan.describeFields(), p.describeFields())
 	}
 	return p, nil
 }

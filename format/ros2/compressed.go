@@ -3,8 +3,8 @@ package ros2
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"image"
-	_ "image/jpeg" // sizes of JPEG images
 	"image/png"
 	"math"
 	"strings"
@@ -19,11 +19,29 @@ import (
 // codec.
 type compressed struct {
 	onlyType
-	packetStream
-	seen                 bool
-	rows, cols, channels int
-	dtype                robocache.DType
-	depth                bool
+	compressedLayout
+	restored bool
+	stream   *video.Stream // used until the size of video is known
+}
+
+// compressedLayout holds the properties of the first image.
+type compressedLayout struct {
+	Codec    video.Codec     `json:"codec,omitempty"` // "" for still images
+	Height   int             `json:"height,omitempty"`
+	Width    int             `json:"width,omitempty"`
+	Channels int             `json:"channels,omitempty"` // 0 before the first image
+	DType    robocache.DType `json:"dtype,omitempty"`
+	Depth    bool            `json:"depth,omitempty"`
+	Varies   bool            `json:"varies,omitempty"` // some still images differ from the first one
+}
+
+func (d *compressed) learnedState() any { return &d.compressedLayout }
+
+func (d *compressed) restoreState(fixed bool) (err error) {
+	if d.restored = fixed; d.Codec != "" {
+		d.stream, err = video.NewStream(d.Codec, video.Limits{})
+	}
+	return err
 }
 
 type compressedMessage struct {
@@ -71,13 +89,19 @@ func (m *compressedMessage) unsupportedFormat() error {
 func (d *compressed) scanMessage(msg []byte, row rowFunc) error {
 	var m compressedMessage
 	err := d.parseCompressed(msg, &m)
-	if err == nil && d.coding != "" && len(m.data) > 0 {
+	if err == nil && d.Codec != "" && len(m.data) > 0 {
 		return d.addPacket(m.data, row == nil)
 	}
-	if err != nil || d.seen || len(m.data) == 0 {
+	if err != nil || len(m.data) == 0 {
 		return err
 	}
-	data, float, depth := m.depthPNG()
+	if d.Channels > 0 {
+		if l, err := m.describeStill(); err == nil && l != d.stillLayout() {
+			d.Varies = true
+		}
+		return nil
+	}
+	_, _, depth := m.depthPNG()
 	codec := codecOf(m.format)
 	if d.onlyType == foxgloveVideo && codec == "" {
 		return robocache.Unsupported("cdr", robocache.Where{
@@ -89,71 +113,98 @@ func (d *compressed) scanMessage(msg []byte, row rowFunc) error {
 		if d.stream, err = video.NewStream(codec, video.Limits{}); err != nil {
 			return err
 		}
-		d.seen, d.coding = true, codec
+		d.Codec, d.Channels, d.DType = codec, 3, robocache.Uint8
 		return d.addPacket(m.data, row == nil)
 	}
+	l, err := m.describeStill()
+	if err == nil {
+		d.compressedLayout = l
+	}
+	return err
+}
+
+// stillLayout returns the properties of the first still image.
+func (d *compressed) stillLayout() compressedLayout {
+	l := d.compressedLayout
+	l.Varies = false
+	return l
+}
+
+// describeStill reads the properties of a still image from its header.
+func (m *compressedMessage) describeStill() (l compressedLayout, err error) {
+	data, float, depth := m.depthPNG()
 	if !depth {
 		if data = m.data; imageFormat(data) == "" {
-			return m.unsupportedFormat()
+			return l, m.unsupportedFormat()
 		}
 	}
-	d.dtype, d.channels, d.depth = robocache.Uint8, 3, depth
-	if cfg, kind, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
-		d.rows, d.cols = cfg.Height, cfg.Width
-		// The color type is gray, possibly with alpha.
-		if kind == "png" && len(data) > 25 && data[25]&^4 == 0 {
-			d.channels = 1
-			if data[24] == 16 {
-				d.dtype = robocache.Uint16
-			}
-		}
-		if kind == "jpeg" && isGreyJPEG(data) {
-			d.channels = 1
-		}
-	} else if imageFormat(data) != "tiff" {
-		return robocache.Malformed("cdr", robocache.Where{
+	info, err := video.StillSize(data)
+	if err != nil && info.Format != "tiff" {
+		return l, robocache.Malformed("cdr", robocache.Where{
 			"field": "data",
 		}, "the image's head is not readable").
 			WithCause(err)
 	}
-	if float {
-		d.dtype = robocache.Float32
+	l = compressedLayout{
+		Height:   info.Height,
+		Width:    info.Width,
+		Channels: 3,
+		DType:    robocache.Uint8,
+		Depth:    depth,
 	}
-	d.seen = true
-	return nil
+	switch {
+	case info.Format == "tiff":
+	case info.Format == "png" && info.Channels == 1 && data[24] == 16:
+		l.Channels, l.DType = 1, robocache.Uint16
+	default:
+		l.Channels = info.Channels
+	}
+	if float {
+		l.DType = robocache.Float32
+	}
+	return l, nil
 }
 
-// isGreyJPEG reports whether the frame header has one component.
-func isGreyJPEG(data []byte) bool {
-	for at := 2; at+9 < len(data) && data[at] == 0xff; {
-		marker, size := data[at+1], int(binary.BigEndian.Uint16(data[at+2:]))
-		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
-			return data[at+9] == 1
-		}
-		if marker == 0xff {
-			at++
-			continue
-		}
-		at += 2 + size
+// checkStill returns an error if a still image differs from those of the recording.
+func (d *compressed) checkStill(m *compressedMessage) error {
+	if !d.restored || d.Varies {
+		return nil
 	}
-	return false
+	got, err := m.describeStill()
+	if want := d.stillLayout(); err == nil && got != want {
+		return layoutError("data", want.describe(), got.describe())
+	}
+	return err
+}
+
+// describe returns the properties of an image, for messages.
+func (l *compressedLayout) describe() string {
+	kind := "images"
+	switch {
+	case l.Codec != "":
+		kind = "video of " + string(l.Codec)
+	case l.Depth:
+		kind = "depth"
+	}
+	return fmt.Sprintf("%s, %d×%d×%d of %s", kind, l.Width, l.Height, l.Channels, l.DType)
 }
 
 func (d *compressed) streamLayout(key string) ([]Field, []string) {
-	if d.coding != "" || d.onlyType == foxgloveVideo {
-		return []Field{{Feature: d.videoFeature(), Partial: true}}, []string{key}
-	}
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
-	if d.seen {
-		f.DType, f.Height, f.Width, f.Channels = d.dtype, d.rows, d.cols, d.channels
-		if d.rows > 0 {
+	if d.Channels > 0 {
+		f.DType, f.Height, f.Width, f.Channels = d.DType, d.Height, d.Width, d.Channels
+		if d.Height > 0 {
 			f.Shape = []int{f.Height, f.Width, f.Channels}
 		}
-		if d.depth {
-			f.Unit = depthUnit(&pixels{dtype: d.dtype, depth: true})
+		if d.Depth {
+			f.Unit = depthUnit(&pixels{dtype: d.DType, depth: true})
 		}
 	}
-	return []Field{{Feature: f}}, []string{key}
+	isVideo := d.Codec != "" || d.onlyType == foxgloveVideo
+	if isVideo {
+		f.Kind, f.Codec, f.Channels = robocache.KindVideo, string(d.Codec), 3
+	}
+	return []Field{{Feature: f, Partial: isVideo}}, []string{key}
 }
 
 func (d *compressed) decodeFrame(msg []byte, _, _ int) (robocache.FrameRef, error) {
@@ -166,6 +217,9 @@ func (d *compressed) decodeFrame(msg []byte, _, _ int) (robocache.FrameRef, erro
 	}
 	if len(m.data) == 0 {
 		return robocache.FrameRef{Missing: true}, nil
+	}
+	if err := d.checkStill(&m); err != nil {
+		return robocache.FrameRef{}, err
 	}
 	data, float, depth := m.depthPNG()
 	switch {

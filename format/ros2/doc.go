@@ -29,4 +29,7 @@
 //	          CompressedImage whose format names a codec and whose data begins with a start code.
 //	          If the first messages show that the images are not in display order, the topic is
 //	          ErrUnsupported.
+//	ros2.R12  RestoreTopic returns a topic with the fields of the topic whose Layout it gets. It
+//	          decodes every message that fits to the same values. Other joints, another encoding,
+//	          size or length are errors that name the expected and the found value.
 package ros2

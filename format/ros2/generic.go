@@ -2,6 +2,7 @@ package ros2
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,15 +22,18 @@ type generic struct {
 	onlyType
 	tree   *tree
 	fields []int // leaf of each field
-	// For each leaf inside sequences, its number of elements according to scanMessage, or unseen or
-	// varying.
-	lengths []int
-	camera  bool // CameraInfo, whose values should not change
-	first   []byte
-	scans   int64
-	change  int64
-	at      int64 // number of the first message with a change
-	sinks   sync.Pool
+	genericLayout
+	camera bool // CameraInfo, whose values should not change
+	first  []byte
+	scans  int64
+	change int64
+	at     int64 // number of the first message with a change
+	sinks  sync.Pool
+}
+
+// genericLayout holds the number of elements of each leaf inside sequences, or unseen or varying.
+type genericLayout struct {
+	Lengths []int `json:"lengths"`
 }
 
 const (
@@ -50,17 +54,34 @@ func newGeneric(s *Schema) (_ *generic, err error) {
 	g := &generic{
 		onlyType: onlyType(s.Name),
 		tree:     t,
-		lengths:  make([]int, len(t.leaves)),
 		camera:   shortKey(s.Name) == "sensor_msgs/CameraInfo",
 	}
+	g.Lengths = slices.Repeat([]int{unseen}, len(t.leaves))
 	for k := range t.leaves {
-		g.lengths[k] = unseen
 		if k < 2 && (t.header || t.timestamp) {
 			continue // the timestamp is the row's time
 		}
 		g.fields = append(g.fields, k)
 	}
 	return g, nil
+}
+
+func (g *generic) learnedState() any {
+	if slices.ContainsFunc(g.tree.leaves, func(l leaf) bool { return l.seqs > 0 }) {
+		return &g.genericLayout
+	}
+	return nil
+}
+
+func (g *generic) restoreState(bool) error {
+	if len(g.Lengths) != len(g.tree.leaves) {
+		return layoutError(
+			"lengths",
+			strconv.Itoa(len(g.tree.leaves)),
+			strconv.Itoa(len(g.Lengths)),
+		)
+	}
+	return nil
 }
 
 // acquireSink returns a sink for some fields. A pooled sink with the same fields is reused
@@ -109,12 +130,12 @@ func (g *generic) scanMessage(msg []byte, row rowFunc) error {
 		if g.tree.leaves[k].seqs == 0 {
 			continue
 		}
-		switch g.lengths[k] {
+		switch g.Lengths[k] {
 		case unseen:
-			g.lengths[k] = n
+			g.Lengths[k] = n
 		case n:
 		default:
-			g.lengths[k] = varying
+			g.Lengths[k] = varying
 		}
 	}
 	if g.camera && row != nil {
@@ -183,7 +204,7 @@ func (g *generic) streamLayout(key string) ([]Field, []string) {
 			strings.HasPrefix(string(g.onlyType), "std_msgs/") {
 			f.Suffix = ""
 		}
-		switch n := g.lengths[k]; {
+		switch n := g.Lengths[k]; {
 		case l.text:
 			f.Feature.Kind, f.Feature.DType = robocache.KindText, robocache.String
 		case l.seqs > 1 || l.seqs == 1 && n <= 0:
@@ -231,21 +252,33 @@ const trailing = 3
 
 // fitsMessages reports whether the messages are decoded to their ends.
 func (g *generic) fitsMessages(msgs [][]byte) bool {
-	s := g.acquireSink()
-	defer g.releaseSink(s)
-	most := trailing
-	if len(g.tree.nodes) == 0 {
-		most++ // a structure without members has one byte on the wire
-	}
 	for _, m := range msgs {
-		c := newCursor(m)
-		s.last = len(s.slot)
-		s.walk(g.tree.nodes, &c, true)
-		if c.short || c.remaining() > most {
+		if further, path := g.furtherBytes(m); further > 0 || path != "" {
 			return false
 		}
 	}
 	return true
+}
+
+// furtherBytes returns the number of bytes behind a message, or 0 if they may be padding. path is
+// the member inside which the message ends, if it ends early.
+func (g *generic) furtherBytes(msg []byte) (further int, path string) {
+	s := g.acquireSink()
+	defer g.releaseSink(s)
+	c := newCursor(msg)
+	s.last = len(s.slot)
+	s.walk(g.tree.nodes, &c, true)
+	most := trailing
+	if len(g.tree.nodes) == 0 {
+		most++ // a structure without members has one byte on the wire
+	}
+	switch n := c.remaining(); {
+	case c.short:
+		return 0, cmp.Or(s.missingPath, "its header")
+	case n > most:
+		return n, ""
+	}
+	return 0, ""
 }
 
 func (g *generic) appendRagged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
@@ -272,6 +305,5 @@ func (g *generic) decodeText(msg []byte, field, _ int) (string, error) {
 }
 
 func lengthError(field string, want, got int) error {
-	return robocache.Malformed("cdr", robocache.Where{"field": field}, "").
-		Expected(strconv.Itoa(want)+" elements", strconv.Itoa(got))
+	return layoutError(field, strconv.Itoa(want)+" elements", strconv.Itoa(got))
 }

@@ -70,14 +70,42 @@ const maxPixels = 256 << 20
 // copy in RGB.
 type rawImages struct {
 	onlyType
-	seen          bool
-	pix           pixels
-	height, width int
+	imageLayout
+	restored      bool
+	pix           pixels // of Encoding
 	changed       int64
 	orderUnstated string // the first encoding met that does not state its channel order
-	// channel order of such encodings, or of all if forceOrder is set: "rgb", "bgr" or ""
-	order      string
-	forceOrder bool
+}
+
+type imageLayout struct {
+	Encoding string `json:"encoding"` // the first image's; "" without an image
+	Height   int    `json:"height"`
+	Width    int    `json:"width"`
+	Varies   bool   `json:"varies,omitempty"` // some images differ from the first one
+	// channel order of encodings that do not state it, or of all if ForceOrder is set: "rgb", "bgr"
+	// or ""
+	Order      string `json:"order,omitempty"`
+	ForceOrder bool   `json:"force_order,omitempty"`
+}
+
+func (d *rawImages) learnedState() any { return &d.imageLayout }
+
+func (d *rawImages) restoreState(fixed bool) error {
+	i := slices.IndexFunc(encodings, func(p pixels) bool { return p.name == d.Encoding })
+	switch {
+	case d.Encoding == "":
+	case i < 0:
+		return layoutError("encoding", "an encoding of images", strconv.Quote(clipText(d.Encoding)))
+	default:
+		d.pix = encodings[i]
+	}
+	d.restored = fixed
+	return nil
+}
+
+// describeImage returns encoding and size of an image, for messages.
+func describeImage(encoding string, height, width int) string {
+	return encoding + ", " + strconv.Itoa(width) + "×" + strconv.Itoa(height)
 }
 
 // imageMessage is a parsed Image.
@@ -146,10 +174,13 @@ func (d *rawImages) scanMessage(msg []byte, row rowFunc) error {
 	if err != nil {
 		return err
 	}
-	if d.seen {
-		sameEncoding := string(m.encoding) == d.pix.name
-		if row != nil && (m.height != d.height || m.width != d.width || !sameEncoding) {
-			d.changed++
+	if d.Encoding != "" {
+		sameEncoding := string(m.encoding) == d.Encoding
+		if m.height != d.Height || m.width != d.Width || !sameEncoding {
+			d.Varies = true
+			if row != nil {
+				d.changed++
+			}
 		}
 		if !sameEncoding && d.orderUnstated == "" {
 			if p, err := m.checkImage(); err == nil && p.orderUnstated {
@@ -162,7 +193,7 @@ func (d *rawImages) scanMessage(msg []byte, row rowFunc) error {
 	if err != nil {
 		return err
 	}
-	d.seen, d.pix, d.height, d.width = true, p, m.height, m.width
+	d.Encoding, d.pix, d.Height, d.Width = p.name, p, m.height, m.width
 	if p.orderUnstated {
 		d.orderUnstated = p.name
 	}
@@ -171,9 +202,9 @@ func (d *rawImages) scanMessage(msg []byte, row rowFunc) error {
 
 // isBGR reports whether the channels of an image in encoding p are blue, green, red.
 func (d *rawImages) isBGR(p *pixels) bool {
-	if d.order != "" &&
-		(p.orderUnstated || d.forceOrder && p.outputChannels() == 3 && p.yuv == "") {
-		return d.order == "bgr"
+	if d.Order != "" &&
+		(p.orderUnstated || d.ForceOrder && p.outputChannels() == 3 && p.yuv == "") {
+		return d.Order == "bgr"
 	}
 	return p.bgr
 }
@@ -201,15 +232,15 @@ func (t *Topic) SetChannelOrder(order string, force bool) bool {
 		return false
 	}
 	d, _ := t.decoder.(*rawImages)
-	d.order, d.forceOrder = order, force
+	d.Order, d.ForceOrder = order, force
 	return true
 }
 
 func (d *rawImages) streamLayout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
-	if d.seen {
+	if d.Encoding != "" {
 		f.DType, f.Channels = d.pix.dtype, d.pix.outputChannels()
-		f.Height, f.Width = d.height, d.width
+		f.Height, f.Width = d.Height, d.Width
 		f.Shape = []int{f.Height, f.Width, f.Channels}
 		f.Unit = depthUnit(&d.pix)
 	}
@@ -234,6 +265,11 @@ func (d *rawImages) decodeFrame(msg []byte, _, _ int) (robocache.FrameRef, error
 		return robocache.FrameRef{}, err
 	}
 	p, err := m.checkImage()
+	if d.restored && !d.Varies && err == nil &&
+		(p.name != d.Encoding || m.height != d.Height || m.width != d.Width) {
+		err = layoutError("encoding", describeImage(d.Encoding, d.Height, d.Width),
+			describeImage(p.name, m.height, m.width))
+	}
 	if err != nil {
 		return robocache.FrameRef{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -14,24 +15,34 @@ import (
 // its gripper. Messages without a common joint form separate groups, each with its own clock.
 type joints struct {
 	onlyType
-	groups    []*jointGroup
-	fields    []jointField
+	jointLayout
+	restored  bool
 	reordered int64 // messages with other joints or another order
 	unknown   int64 // joints that the first message does not have
+}
+
+type jointLayout struct {
+	Groups []*jointGroup `json:"groups"`
+	Fields []jointField  `json:"fields"`
 }
 
 type jointGroup struct {
 	// Encoded sequence of names in the first message, beginning with its count. It is usually equal
 	// in all messages.
-	block   []byte
+	Block []byte `json:"names"`
+	// number of columns; without names, the number of values in the first message
+	Width   int `json:"width"`
 	names   []string
+	repeats bool // a name occurs twice: every message is matched by name
 	columns map[string]int
-	width   int      // number of columns; without names, the number of values in the first message
 	has     [3]bool  // position, velocity, effort
 	partial [3]int64 // messages without a value for some joint
 }
 
-type jointField struct{ group, what int }
+type jointField struct {
+	Group int `json:"group"`
+	Part  int `json:"part"` // index in jointParts
+}
 
 var jointParts = [3]string{"position", "velocity", "effort"}
 
@@ -59,11 +70,11 @@ func (j *joints) parseJoints(msg []byte, m *jointMessage) error {
 		c.off, c.big = min(start, len(c.b)), false
 	}
 	m.group, m.same = -1, false
-	for k, g := range j.groups {
-		if !c.short && len(c.b)-start >= len(g.block) &&
-			bytes.Equal(c.b[start:start+len(g.block)], g.block) {
-			m.group, m.same, m.names, m.block = k, true, len(g.names), g.block
-			c.off = start + len(g.block)
+	for k, g := range j.Groups {
+		if !c.short && !g.repeats && len(c.b)-start >= len(g.Block) &&
+			bytes.Equal(c.b[start:start+len(g.Block)], g.Block) {
+			m.group, m.same, m.names, m.block = k, true, len(g.names), g.Block
+			c.off = start + len(g.Block)
 			break
 		}
 	}
@@ -101,7 +112,7 @@ func (j *joints) findGroup(m *jointMessage) int {
 	if m.group >= 0 {
 		return m.group
 	}
-	return slices.IndexFunc(j.groups, func(g *jointGroup) bool {
+	return slices.IndexFunc(j.Groups, func(g *jointGroup) bool {
 		ours := m.names == 0 && len(g.names) == 0
 		m.eachName(func(_ int, name []byte) {
 			_, ok := g.columns[string(name)]
@@ -118,8 +129,11 @@ func (j *joints) scanMessage(msg []byte, row rowFunc) error {
 	err := j.parseJoints(msg, &m)
 	group := 0
 	if err == nil {
-		if group = j.findGroup(&m); group < 0 {
-			if len(j.groups) == maxJointGroups {
+		switch group = j.findGroup(&m); {
+		case group < 0 && j.restored:
+			return j.unknownJoints(&m)
+		case group < 0:
+			if len(j.Groups) == maxJointGroups {
 				group, err = 0, robocache.ResourceLimit(
 					"cdr",
 					nil,
@@ -134,20 +148,20 @@ func (j *joints) scanMessage(msg []byte, row rowFunc) error {
 	if row != nil {
 		row(group, 0, m.timestamp, err == nil || m.timestamp != 0)
 	}
-	if err != nil {
+	if err != nil || j.restored {
 		return err
 	}
-	g := j.groups[group]
+	g := j.Groups[group]
 	for k := range g.has {
 		if !g.has[k] && len(m.data[k]) > 0 {
 			g.has[k] = true
-			j.fields = append(j.fields, jointField{group, k})
+			j.Fields = append(j.Fields, jointField{group, k})
 		}
 	}
 	var columns [3]bool
 	if m.same {
 		for k := range columns {
-			columns[k] = len(m.data[k]) == 8*g.width
+			columns[k] = len(m.data[k]) == 8*g.Width
 		}
 	} else {
 		columns = j.completeParts(g, &m)
@@ -191,50 +205,104 @@ func (j *joints) completeParts(g *jointGroup, m *jointMessage) (out [3]bool) {
 }
 
 func (j *joints) addGroup(m *jointMessage) int {
-	g := &jointGroup{block: append([]byte{}, m.block...), columns: map[string]int{}}
+	g := &jointGroup{Block: bytes.Clone(m.block)}
+	g.setNames(m)
+	if g.Width = len(g.names); m.names == 0 {
+		g.Width = len(m.data[0]) / 8
+	}
+	j.Groups = append(j.Groups, g)
+	return len(j.Groups) - 1
+}
+
+// setNames sets the columns of a group to the names in a message.
+func (g *jointGroup) setNames(m *jointMessage) {
+	g.columns = map[string]int{}
 	m.eachName(func(_ int, name []byte) {
 		if _, twice := g.columns[string(name)]; twice {
-			g.block = nil // duplicate names: every message is matched by name
+			g.repeats = true
 			return
 		}
 		g.columns[string(name)] = len(g.names)
 		g.names = append(g.names, string(name))
 	})
-	if g.block == nil {
-		// an invalid count of names, which matches no message
-		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff}
+}
+
+func (j *joints) learnedState() any { return &j.jointLayout }
+
+func (j *joints) restoreState(fixed bool) error {
+	j.restored = fixed
+	for _, g := range j.Groups {
+		if g == nil {
+			return layoutError("groups", "groups of joints", "null")
+		}
+		c := cursor{b: g.Block, wide: 8}
+		m := jointMessage{block: g.Block, names: c.count(4)}
+		for range m.names {
+			c.str()
+		}
+		if c.short {
+			return c.finish("groups")
+		}
+		g.setNames(&m)
+		if g.Width < 0 || m.names > 0 && g.Width != len(g.names) {
+			return layoutError("groups", "a column for each name", strconv.Itoa(g.Width))
+		}
 	}
-	if g.width = len(g.names); m.names == 0 {
-		g.width = len(m.data[0]) / 8
+	for _, f := range j.Fields {
+		if f.Group < 0 || f.Group >= len(j.Groups) || f.Part < 0 || f.Part >= len(jointParts) {
+			return layoutError("fields", "parts of a group", "another part")
+		}
+		j.Groups[f.Group].has[f.Part] = true
 	}
-	j.groups = append(j.groups, g)
-	return len(j.groups) - 1
+	return nil
+}
+
+// unknownJoints returns the error of a message with no joint of the recording.
+func (j *joints) unknownJoints(m *jointMessage) error {
+	var want []string
+	for _, g := range j.Groups {
+		want = append(want, string(encodeNames(g.names)))
+	}
+	return layoutError("name", "joints of "+strings.Join(want, " or "), m.describeNames())
+}
+
+// describeNames returns the names in a message, and how many values it has of each part.
+func (m *jointMessage) describeNames() string {
+	var names []string
+	m.eachName(func(_ int, name []byte) {
+		names = append(names, strings.ToValidUTF8(string(name), "?"))
+	})
+	out := clipText(strings.ToValidUTF8(strings.Join(names, ", "), "?"))
+	for k, part := range jointParts {
+		out += "; " + strconv.Itoa(len(m.data[k])/8) + " of " + part
+	}
+	return out
 }
 
 func (j *joints) streamLayout(key string) ([]Field, []string) {
 	clocks := []string{key}
 	prefix := []string{""}
-	for k := 1; k < len(j.groups); k++ {
+	for k := 1; k < len(j.Groups); k++ {
 		prefix = append(prefix, "."+strconv.Itoa(k+1))
 		clocks = append(clocks, key+prefix[k])
 	}
 	var out []Field
-	for _, f := range j.fields {
-		g := j.groups[f.group]
+	for _, f := range j.Fields {
+		g := j.Groups[f.Group]
 		out = append(
 			out,
 			Field{
-				Suffix:  prefix[f.group] + "." + jointParts[f.what],
-				Clock:   f.group,
+				Suffix:  prefix[f.Group] + "." + jointParts[f.Part],
+				Clock:   f.Group,
 				Partial: true,
 				Feature: robocache.Feature{
 					Kind:  robocache.KindNumeric,
 					DType: robocache.Float64,
 					Shape: []int{
-						g.width,
+						g.Width,
 					},
 					Names:  encodeNames(g.names),
-					Masked: g.partial[f.what] > 0,
+					Masked: g.partial[f.Part] > 0,
 				},
 			},
 		)
@@ -245,9 +313,9 @@ func (j *joints) streamLayout(key string) ([]Field, []string) {
 // writeColumns writes one part of a message to the columns of its group. It returns false if a
 // value is missing.
 func (j *joints) writeColumns(m *jointMessage, f jointField, dst []byte) bool {
-	g := j.groups[f.group]
-	src := m.data[f.what]
-	if m.same && m.group == f.group || len(g.names) == 0 && m.names == 0 {
+	g := j.Groups[f.Group]
+	src := m.data[f.Part]
+	if m.same && m.group == f.Group || len(g.names) == 0 && m.names == 0 {
 		if len(src) != len(dst) {
 			clear(dst)
 			return false
@@ -284,8 +352,8 @@ func (j *joints) decodeRow(msg []byte, _ int, fields []int, to rows) error {
 		return err
 	}
 	for i, k := range fields {
-		f := j.fields[k]
-		to.setValid(i, j.writeColumns(&m, f, to.rowOf(i, 8*j.groups[f.group].width)))
+		f := j.Fields[k]
+		to.setValid(i, j.writeColumns(&m, f, to.rowOf(i, 8*j.Groups[f.Group].Width)))
 	}
 	return nil
 }
@@ -310,7 +378,7 @@ func (j *joints) scanFindings() []robocache.Finding {
 					"left out",
 			},
 		)...)
-	for _, g := range j.groups {
+	for _, g := range j.Groups {
 		for p, n := range g.partial {
 			if g.has[p] {
 				out = append(

@@ -1,7 +1,9 @@
 package ros2
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -30,13 +32,33 @@ func multiArrayElement(short string) (robocache.DType, bool) {
 // dimension if that shape does not fit. If the lengths of messages differ, the stream is ragged.
 type multiArray struct {
 	onlyType
-	dtype  robocache.DType
-	shape  []int
-	length int // unseen, varying, or the length of every message
+	dtype robocache.DType
+	arrayLayout
+}
+
+type arrayLayout struct {
+	Shape  []int `json:"shape,omitempty"`
+	Length int   `json:"length"` // unseen, varying, or the length of every message
 }
 
 func newMultiArray(name string, d robocache.DType) *multiArray {
-	return &multiArray{onlyType: onlyType(name), dtype: d, length: unseen}
+	return &multiArray{onlyType(name), d, arrayLayout{Length: unseen}}
+}
+
+func (a *multiArray) learnedState() any { return &a.arrayLayout }
+
+func (a *multiArray) restoreState(bool) error {
+	n := 1
+	for _, size := range a.Shape {
+		if size < 0 || size > maxFixedBytes || n*size > maxFixedBytes {
+			return layoutError("shape", "a small shape", fmt.Sprint(a.Shape))
+		}
+		n *= size
+	}
+	if a.Length > 0 && n != a.Length {
+		return layoutError("shape", strconv.Itoa(a.Length)+" elements", fmt.Sprint(a.Shape))
+	}
+	return nil
 }
 
 const maxDims = 32
@@ -87,22 +109,22 @@ func (a *multiArray) scanMessage(msg []byte, row rowFunc) error {
 		return err
 	}
 	switch n := len(data) / a.dtype.Size(); {
-	case a.length == unseen:
-		a.length, a.shape = n, shape
-	case a.length != n:
-		a.length = varying
-	case !slices.Equal(shape, a.shape):
-		a.shape = []int{n}
+	case a.Length == unseen:
+		a.Length, a.Shape = n, shape
+	case a.Length != n:
+		a.Length = varying
+	case !slices.Equal(shape, a.Shape):
+		a.Shape = []int{n}
 	}
 	return nil
 }
 
 func (a *multiArray) streamLayout(key string) ([]Field, []string) {
-	f := robocache.Feature{Kind: robocache.KindNumeric, DType: a.dtype, Shape: a.shape}
-	if a.length <= 0 {
+	f := robocache.Feature{Kind: robocache.KindNumeric, DType: a.dtype, Shape: a.Shape}
+	if a.Length <= 0 {
 		f.Shape = []int{-1}
 	}
-	return []Field{{Feature: f, Partial: a.length > 0}}, []string{key}
+	return []Field{{Feature: f, Partial: a.Length > 0}}, []string{key}
 }
 
 func (a *multiArray) decodeRow(msg []byte, _ int, fields []int, to rows) error {

@@ -21,9 +21,43 @@ const (
 
 // Schema is a message type with all types that it contains.
 type Schema struct {
-	Name string // "pkg/msg/Type"
-	root *message
-	sign string // see signature
+	Name           string // "pkg/msg/Type"
+	root           *message
+	sign           string // see signature
+	encoding, text string // "" for a common type that was not parsed from a recording
+}
+
+// LoadSchema returns the schema of a type. Without a text, the type must be a common one.
+func LoadSchema(encoding, name, text string) (*Schema, error) {
+	if encoding != "" || text != "" {
+		return ParseSchema(encoding, name, text)
+	}
+	if s, ok := KnownSchema(name); ok {
+		return s, nil
+	}
+	return nil, robocache.Unsupported(
+		"schema",
+		nil,
+		"there is no schema for %.80q, and it is not one of the common types",
+		name,
+	)
+}
+
+// Source returns the arguments of LoadSchema besides the name. They are empty for a common type.
+func (s *Schema) Source() (encoding, text string) {
+	if s.isKnown() {
+		return "", ""
+	}
+	return s.encoding, s.text
+}
+
+// Equal reports whether both schemas are of one name and decode messages in the same way.
+func (s *Schema) Equal(o *Schema) bool { return s.Name == o.Name && s.sign == o.sign }
+
+// isKnown reports whether the schema equals the schema of the common type of its name.
+func (s *Schema) isKnown() bool {
+	k, ok := KnownSchema(s.Name)
+	return ok && k.sign == s.sign
 }
 
 // message is a parsed type. After resolving, members of message types point to their types.
@@ -87,7 +121,9 @@ func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	if root == nil {
 		guard.Fail(robocache.Malformed("schema", nil, "the text does not define %s", name))
 	}
-	return newSchema(name, root, types), nil
+	s := newSchema(name, root, types)
+	s.encoding, s.text = encoding, text
+	return s, nil
 }
 
 // newSchema resolves all types below root.

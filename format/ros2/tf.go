@@ -12,10 +12,16 @@ import (
 // transform in the message.
 type transforms struct {
 	onlyType
-	pairs    map[string]int // "parent\x00child"
+	transformLayout
+	restored bool
+	index    map[string]int // in Pairs
 	order    []string       // suffix of each pair
 	taken    map[string]bool
 	overflow int64
+}
+
+type transformLayout struct {
+	Pairs [][]byte `json:"pairs"` // "parent\x00child"
 }
 
 const maxPairs = 4096
@@ -23,7 +29,7 @@ const maxPairs = 4096
 func newTransforms() *transforms {
 	return &transforms{
 		onlyType: "tf2_msgs/TFMessage",
-		pairs:    map[string]int{},
+		index:    map[string]int{},
 		taken:    map[string]bool{},
 	}
 }
@@ -59,11 +65,15 @@ func (t *transforms) eachTransform(msg []byte, fn func(k int, x transform) bool)
 func (t *transforms) hasManyRows() bool { return true }
 
 func (t *transforms) scanMessage(msg []byte, row rowFunc) error {
-	var name []byte
+	var few [128]byte // most pairs of names fit into it
+	name := few[:0]
 	return t.eachTransform(msg, func(k int, x transform) bool {
 		name = append(append(append(name[:0], x.parent...), 0), x.child...)
-		at, ok := t.pairs[string(name)]
+		at, ok := t.index[string(name)]
 		if !ok {
+			if t.restored {
+				return true // not a stream of the recording
+			}
 			if len(t.order) == maxPairs {
 				t.overflow++
 				return true
@@ -87,9 +97,24 @@ func (t *transforms) addPair(name string) int {
 		}
 	}
 	t.taken[suffix] = true
-	t.pairs[name] = len(t.order)
+	t.index[name] = len(t.order)
+	t.Pairs = append(t.Pairs, []byte(name))
 	t.order = append(t.order, suffix)
 	return len(t.order) - 1
+}
+
+func (t *transforms) learnedState() any { return &t.transformLayout }
+
+func (t *transforms) restoreState(fixed bool) error {
+	if len(t.Pairs) > maxPairs {
+		return robocache.ResourceLimit("layout", nil, "%d pairs of frames", len(t.Pairs))
+	}
+	pairs := t.Pairs
+	t.Pairs, t.restored = nil, fixed
+	for _, name := range pairs {
+		t.addPair(string(name))
+	}
+	return nil
 }
 
 func (t *transforms) streamLayout(key string) (fields []Field, clocks []string) {

@@ -31,6 +31,8 @@ type Topic struct {
 	head       *generic // decodes the header
 	decoder    decoder
 	foundEarly []robocache.Finding // findings of NewTopic
+	misfit     bool                // the first messages do not fit the schema
+	restored   *Layout             // set by RestoreTopic: fields and clocks do not change
 
 	mu     sync.Mutex
 	stale  bool // whether Scan may have changed fields and clocks
@@ -63,6 +65,13 @@ type decoder interface {
 	decodeText(msg []byte, field, entry int) (string, error)
 	// scanFindings returns the problems that scanning found.
 	scanFindings() []robocache.Finding
+	// learnedState returns a pointer to what scanning determines, which is encoded as JSON. It is
+	// nil if the schema determines everything.
+	learnedState() any
+	// restoreState completes the decoder after its learned state was set. It returns an error if
+	// that state is not consistent. If fixed is true, a message that does not fit the state is an
+	// error from now on, and scanMessage changes nothing.
+	restoreState(fixed bool) error
 }
 
 // rows is the destination of a message's row of each field: row k of n in dst, and 1 or 0 in valid.
@@ -115,6 +124,8 @@ func (n onlyType) decodeText([]byte, int, int) (string, error) {
 }
 func (n onlyType) hasManyRows() bool                 { return false }
 func (n onlyType) scanFindings() []robocache.Finding { return nil }
+func (n onlyType) learnedState() any                 { return nil }
+func (n onlyType) restoreState(bool) error           { return nil }
 
 // countedFinding returns a finding with a count, or none if n is 0.
 func countedFinding(n int64, f robocache.Finding) []robocache.Finding {
@@ -170,11 +181,12 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 		note := "its schema does not fit the messages: they are longer, or end early"
 		if k, ok := KnownSchema(s.Name); ok && k.sign != s.sign {
 			if kg, err := newGeneric(k); err == nil && kg.fitsMessages(first) {
-				g, s, t.schema = kg, k, k
+				g, t.schema = kg, k
 				note = "the schema in the recording does not fit the messages: the common " +
 					"type of that name does, and is taken"
 			}
 		}
+		t.misfit = t.schema == s
 		t.foundEarly = append(
 			t.foundEarly,
 			robocache.Finding{
@@ -185,12 +197,8 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 			},
 		)
 	}
-	t.head, t.decoder = g, g
-	if d := fastDecoder(shortKey(s.Name)); d != nil {
-		if k, ok := KnownSchema(s.Name); ok && k.sign == s.sign {
-			t.decoder = d
-		}
-	}
+	t.head = g
+	t.chooseDecoder()
 	// A damaged message is skipped here and reported when it is read. If all of them are damaged,
 	// the topic is not readable.
 	var failed error
@@ -211,6 +219,18 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	t.updateLayout()
 	return t, nil
 }
+
+// chooseDecoder sets the decoder of the topic's schema.
+func (t *Topic) chooseDecoder() {
+	t.decoder = t.head
+	if d := fastDecoder(shortKey(t.schema.Name)); d != nil && t.schema.isKnown() {
+		t.decoder = d
+	}
+}
+
+// Schema returns the schema that decodes the messages. It is another one than the recording's if
+// the recording's does not fit the messages.
+func (t *Topic) Schema() *Schema { return t.schema }
 
 // Key returns the topic's key. The key of a stream is Key + Field.Suffix.
 func (t *Topic) Key() string { return t.key }
@@ -246,19 +266,25 @@ func (t *Topic) updateLayout() {
 		f.Feature.Key = t.key + f.Suffix
 		f.Feature.Clock = t.clocks[f.Clock]
 	}
+	if t.restored != nil {
+		t.restoreFields()
+	}
 	t.stale = false
 }
 
 // Scan reads one message, calls row for each row in it, and updates the columns (see Topic).
 // timestamp is the header stamp if stamped is true. Rows are in the order of the message. A decoder
 // with one clock always calls row once. If the message is malformed, Scan returns an error, and the
-// row holds no value.
+// row holds no value. A restored topic does not change, and is safe for concurrent scanning.
 func (t *Topic) Scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
-	t.stale = true
 	if row != nil && !t.decoder.hasManyRows() {
 		timestamp, ok, _ := t.head.timestampOf(msg)
 		row(0, 0, timestamp, ok)
 	}
+	if t.restored != nil && !t.decoder.hasManyRows() {
+		return nil
+	}
+	t.stale = t.restored == nil
 	return t.decoder.scanMessage(msg, row)
 }
 

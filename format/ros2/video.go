@@ -2,6 +2,7 @@ package ros2
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/video"
@@ -16,7 +17,7 @@ func (t *Topic) packetDecoder() *compressed {
 // Codec returns the codec of a topic of video packets, or "" for other topics.
 func (t *Topic) Codec() video.Codec {
 	if d := t.packetDecoder(); d != nil {
-		return d.coding
+		return d.Codec
 	}
 	return ""
 }
@@ -25,7 +26,7 @@ func (t *Topic) Codec() video.Codec {
 // that skip Scan must then read further messages.
 func (t *Topic) Undecided() bool {
 	d := t.packetDecoder()
-	return d != nil && (!d.seen || d.coding != "" && d.height == 0)
+	return d != nil && (d.Channels == 0 || d.Codec != "" && d.Height == 0)
 }
 
 // Packet returns the packet of a message, which aliases msg and may be empty. It also returns the
@@ -33,47 +34,49 @@ func (t *Topic) Undecided() bool {
 // codec is "" if it is unknown.
 func (t *Topic) Packet(msg []byte) ([]byte, video.Codec, error) {
 	d := t.packetDecoder()
-	if d == nil || d.coding == "" {
+	if d == nil || d.Codec == "" {
 		return nil, "", onlyType(t.schema.Name).unsupportedError("packets of video")
 	}
 	var m compressedMessage
 	err := d.parseCompressed(msg, &m)
-	return m.data, codecOf(m.format), err
-}
-
-// packetStream holds the image properties that the packets of a topic declare.
-type packetStream struct {
-	coding video.Codec
-	stream *video.Stream // used until the size is known
-	height int
-	width  int
+	codec := codecOf(m.format)
+	if err == nil && d.restored {
+		err = d.checkPacket(m.data, codec)
+	}
+	return m.data, codec, err
 }
 
 // addPacket parses a packet. For the first packets, it returns an error if they cannot be decoded.
-func (f *packetStream) addPacket(data []byte, first bool) error {
-	if f.height > 0 && !first {
+func (d *compressed) addPacket(data []byte, first bool) error {
+	if d.Height > 0 && !first {
 		return nil
 	}
-	if _, err := f.stream.Add(data); err != nil {
+	if _, err := d.stream.Add(data); err != nil {
 		return err
 	}
-	f.width, f.height = f.stream.Size()
+	d.Width, d.Height = d.stream.Size()
 	return nil
 }
 
-func (f *packetStream) videoFeature() robocache.Feature {
-	v := robocache.Feature{
-		Kind:     robocache.KindVideo,
-		DType:    robocache.Uint8,
-		Codec:    string(f.coding),
-		Height:   f.height,
-		Width:    f.width,
-		Channels: 3,
+// checkPacket returns an error if a packet is not of the recording's codec and size, or if its
+// frames cannot be read from messages.
+func (d *compressed) checkPacket(data []byte, codec video.Codec) error {
+	got := compressedLayout{Codec: cmp.Or(codec, d.Codec), Channels: 3, DType: robocache.Uint8}
+	// The stream is discarded, because it keeps the sizes of all packets.
+	s, err := video.NewStream(got.Codec, video.Limits{})
+	if err == nil && len(data) > 0 {
+		_, err = s.Add(data)
 	}
-	if f.height > 0 {
-		v.Shape = []int{f.height, f.width, 3}
+	if err != nil {
+		return err
 	}
-	return v
+	if got.Width, got.Height = s.Size(); got.Height == 0 { // no key frame
+		got.Width, got.Height = d.Width, d.Height
+	}
+	if got != d.compressedLayout {
+		return layoutError("data", d.compressedLayout.describe(), got.describe())
+	}
+	return nil
 }
 
 // codecOf returns the codec that a format text names.
