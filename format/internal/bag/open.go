@@ -56,6 +56,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		Clocks:       d.Clocks,
 		Diagnose:     d.Diagnose,
 		GatherRagged: d.GatherRagged,
+		Message:      d.Message,
 		Noticed:      d.Noticed,
 		Origin:       d.Origin,
 		Recording:    d.Recording,
@@ -230,19 +231,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	if s := known[key]; s != nil {
 		return s
 	}
-	s, ok := ros2.KnownSchema(info.Type)
-	if info.SchemaEncoding == "" && info.SchemaText == "" {
-		if !ok {
-			guard.Fail(robocache.Unsupported(
-				"open",
-				nil,
-				"the recording has no schema for %.80q, and it is not one of the common types",
-				info.Type,
-			))
-		}
-	} else {
-		s = guard.Must(ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText))
-	}
+	s := guard.Must(ros2.LoadSchema(info.SchemaEncoding, info.Type, info.SchemaText))
 	known[key] = s
 	return s
 }

@@ -335,10 +335,11 @@ func (d *Dataset) loadEntries(
 	place, from, to int,
 ) *track {
 	// A scan changes the columns of its decoder. A separate decoder leaves the decoder of the
-	// dataset unchanged.
+	// dataset unchanged. It begins with the columns of the dataset, because a recording may have
+	// them in another order.
 	e := &entryCollector{
 		topic: t,
-		dec:   guard.Must(ros2.NewTopic(t.name, t.schema, t.samples)),
+		dec:   guard.Must(t.dec.Clone()),
 		known: map[string]int{},
 		rows:  make([]rows, len(t.clocks)),
 	}
