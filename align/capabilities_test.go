@@ -16,6 +16,7 @@ func TestCapabilitiesOfView(t *testing.T) {
 		"Valid":        capabilities.Clears, // masks are streams of the view
 		"Clocks":       capabilities.Clears,
 		"TimesBy":      capabilities.Clears,
+		"Message":      capabilities.Clears,
 		"Rows":         capabilities.Clears,
 		"VideoStart":   capabilities.Clears,
 		"LimitMemory":  capabilities.Passes,

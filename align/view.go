@@ -150,7 +150,7 @@ func (v *Viewed) setCapabilities() {
 	c := &v.offered
 	c.Origin, c.Recording = v.Origin, nil
 	c.LeaseFrames, c.Valid, c.Rows, c.VideoStart, c.Lacks = nil, nil, nil, nil, nil
-	c.Clocks, c.TimesBy = nil, nil
+	c.Clocks, c.TimesBy, c.Message = nil, nil, nil
 	if c.GatherRagged != nil {
 		c.GatherRagged = v.GatherRagged
 	}

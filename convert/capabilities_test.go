@@ -24,6 +24,7 @@ func TestCapabilitiesOfSegments(t *testing.T) {
 		"Valid":        capabilities.Overrides,
 		"Clocks":       capabilities.Clears,
 		"TimesBy":      capabilities.Clears,
+		"Message":      capabilities.Passes,
 		"Rows":         capabilities.Clears,
 		"VideoStart":   capabilities.Clears,
 		"LimitMemory":  capabilities.Passes,

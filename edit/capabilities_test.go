@@ -15,6 +15,7 @@ func TestCapabilitiesOfResult(t *testing.T) {
 		"Valid":        capabilities.Always,
 		"Clocks":       capabilities.Clears,
 		"TimesBy":      capabilities.Clears,
+		"Message":      capabilities.Clears,
 		"Rows":         capabilities.Always,
 		"VideoStart":   capabilities.Clears,
 		"LimitMemory":  capabilities.Passes,

@@ -177,7 +177,7 @@ func (v *planDataset) setCapabilities() {
 	c.GatherRagged, c.Valid, c.Rows, c.Lacks = v.GatherRagged, v.Valid, v.Rows, v.Lacks
 	c.Origin, c.SideStreams, c.Noticed = v.Origin, v.SideStreams, v.Noticed
 	c.LeaseFrames, c.VideoStart, c.Recording, c.Diagnose = nil, nil, nil, nil
-	c.Clocks, c.TimesBy = nil, nil
+	c.Clocks, c.TimesBy, c.Message = nil, nil, nil
 }
 
 // Capabilities returns the capabilities that the result computes from its sources.

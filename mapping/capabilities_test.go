@@ -16,6 +16,7 @@ func TestCapabilitiesOfMapping(t *testing.T) {
 		"Valid":        capabilities.Overrides,
 		"Clocks":       capabilities.Overrides,
 		"TimesBy":      capabilities.Overrides,
+		"Message":      capabilities.Overrides,
 		"Rows":         capabilities.Clears, // a stream may use the timestamps of another one
 		"VideoStart":   capabilities.Clears,
 		"LimitMemory":  capabilities.Passes,

@@ -59,7 +59,10 @@ func (s *mappedStream) hasOwnTimes() bool {
 	return s.timestamps != "" || s.offset != 0 || !s.drift.IsZero()
 }
 
-func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "timestamps:") }
+// timestampPrefix begins a clock that names the stream with the timestamps.
+const timestampPrefix = "timestamps:"
+
+func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, timestampPrefix) }
 
 // Over applies a mapping to a dataset. The returned dataset owns ds and closes it.
 func Over(

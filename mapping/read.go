@@ -33,6 +33,9 @@ func (d *mappedDataset) setCapabilities() {
 	if c.Valid != nil {
 		c.Valid = d.Valid
 	}
+	if c.Message != nil {
+		c.Message = d.Message
+	}
 	if c.Clocks != nil {
 		c.Clocks, c.TimesBy = d.Clocks, d.TimesBy
 	}
@@ -176,17 +179,23 @@ func (d *mappedDataset) timesFromValues(
 	if err := d.base.Gather(ctx, s.timestamps, robocache.RowsOf(e, 0, n), raw); err != nil {
 		return nil, err
 	}
+	return s.timesOf(f.DType, raw)
+}
+
+// timesOf converts the values of the stream of timestamps.
+func (s *mappedStream) timesOf(dtype robocache.DType, raw []byte) ([]int64, error) {
+	n := len(raw) / dtype.Size()
 	t := make([]int64, n)
-	if !f.DType.Float() {
-		for i, v := range robocache.Int64s(nil, f.DType, raw) {
-			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit || f.DType == robocache.Uint64 && v < 0 {
+	if !dtype.Float() {
+		for i, v := range robocache.Int64s(nil, dtype, raw) {
+			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit || dtype == robocache.Uint64 && v < 0 {
 				return nil, errOutOfRange(s.timestamps, i, fmt.Sprint(v))
 			}
 			t[i] = v * s.unit
 		}
 		return t, nil
 	}
-	for i, v := range robocache.Float64s(make([]float64, 0, n), f.DType, raw) {
+	for i, v := range robocache.Float64s(make([]float64, 0, n), dtype, raw) {
 		// Whole and fractional seconds are converted separately. Otherwise times since 1970 would
 		// lose precision.
 		whole, part := math.Modf(v)
@@ -225,16 +234,26 @@ func (d *mappedDataset) Gather(
 				fmt.Sprint(len(dst)),
 			)
 	}
+	return s.joinRows(dst, len(rows), func(k int) ([]byte, error) {
+		p := s.parts[k]
+		raw := make([]byte, p.rowBytes*len(rows))
+		err := d.base.Gather(ctx, p.key, rows, raw)
+		return raw, robocache.At(err, robocache.Where{"stream": p.key})
+	})
+}
+
+// joinRows writes n rows of the stream to dst. read returns the same rows of a part.
+func (s *mappedStream) joinRows(dst []byte, n int, read func(part int) ([]byte, error)) error {
+	size := s.feature.RowBytes()
 	at := -s.firstByte // start of the part in the row of the result, in bytes
-	for _, p := range s.parts {
+	for k, p := range s.parts {
 		lo, hi := max(at, 0), min(at+p.rowBytes, size)
 		if lo < hi {
-			raw := make([]byte, p.rowBytes*len(rows))
-			if err := robocache.At(d.base.Gather(ctx, p.key, rows, raw),
-				robocache.Where{"stream": p.key}); err != nil {
+			raw, err := read(k)
+			if err != nil {
 				return err
 			}
-			for i := range rows {
+			for i := range n {
 				copy(dst[i*size+lo:i*size+hi], raw[i*p.rowBytes+lo-at:])
 			}
 		}

@@ -116,6 +116,7 @@ func New(names ...string) robocache.Dataset {
 		Valid:        d.valid,
 		Clocks:       d.clocks,
 		TimesBy:      d.timesBy,
+		Message:      d.message,
 		Rows:         d.rows,
 		VideoStart:   d.videoStart,
 		LimitMemory:  d.limitMemory,
@@ -149,6 +150,11 @@ func (d *dataset) sideStreams() map[string]float64                { return nil }
 func (d *dataset) recording(int) string                           { return "recording" }
 func (d *dataset) noticed() []robocache.Finding                   { return nil }
 func (d *dataset) rows(context.Context, int, string) (int, error) { return 4, nil }
+
+// message returns a source whose topic is the key.
+func (d *dataset) message(key string) *robocache.MessageSource {
+	return &robocache.MessageSource{Topic: "/" + key}
+}
 
 func (d *dataset) lacks(
 	episode int,

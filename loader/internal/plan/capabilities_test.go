@@ -17,6 +17,7 @@ func TestCapabilitiesOfMaskedNaN(t *testing.T) {
 	}
 	maps.Copy(rules, map[string]capabilities.Rule{
 		"Valid":     capabilities.Always,
+		"Message":   capabilities.Overrides, // it states the mask
 		"Recording": capabilities.Clears,
 		"Origin":    capabilities.Always,
 	})
@@ -33,6 +34,7 @@ func TestCapabilitiesOfRenamed(t *testing.T) {
 		"Valid":        capabilities.Overrides,
 		"Clocks":       capabilities.Overrides,
 		"TimesBy":      capabilities.Overrides,
+		"Message":      capabilities.Overrides,
 		"Rows":         capabilities.Overrides,
 		"VideoStart":   capabilities.Overrides,
 		"LimitMemory":  capabilities.Passes,
@@ -49,4 +51,30 @@ func TestCapabilitiesOfRenamed(t *testing.T) {
 		}
 		return r
 	})
+}
+
+// TestWrappersDescribeMessages checks that a source of a mixture gives the messages of a stream
+// under its new key, and that a mask is part of the description.
+func TestWrappersDescribeMessages(t *testing.T) {
+	ds := capabilities.New("Message")
+	r, err := RenameDataset(ds, map[string]string{capabilities.State: "pose"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked := maskNaN(r, column.NewFiniteRows(r))
+	for _, c := range []struct {
+		ds     robocache.Dataset
+		key    string
+		finite bool
+	}{{r, "pose", false}, {masked, "pose", true}} {
+		got := robocache.MessageOf(c.ds, c.key)
+		if got == nil || got.Topic != "/"+capabilities.State || got.FiniteOnly != c.finite {
+			t.Errorf(
+				"%+v, want the topic of %s, finite only: %v",
+				got,
+				capabilities.State,
+				c.finite,
+			)
+		}
+	}
 }

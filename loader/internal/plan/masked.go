@@ -28,6 +28,15 @@ func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
 	m.offered = *ds.Capabilities()
 	c := &m.offered
 	c.Valid, c.Recording = m.Valid, nil
+	if own := c.Message; own != nil {
+		c.Message = func(key string) *robocache.MessageSource {
+			source := own(key)
+			if f := m.info.Feature(key); source != nil && f != nil {
+				source.FiniteOnly = rows.Streams[key] != nil && !f.Default
+			}
+			return source
+		}
+	}
 	c.Origin = func(ctx context.Context, e int) (*robocache.Origin, error) {
 		return robocache.OriginOf(ctx, ds, e)
 	}

@@ -207,6 +207,9 @@ func (r *renamed) setCapabilities() {
 			return own.TimesBy(ctx, episode, r.key(key), clock)
 		}
 	}
+	if own.Message != nil {
+		c.Message = func(key string) *robocache.MessageSource { return own.Message(r.key(key)) }
+	}
 	if own.Rows != nil {
 		c.Rows = func(ctx context.Context, episode int, key string) (int, error) {
 			return own.Rows(ctx, episode, r.key(key))
