@@ -58,7 +58,7 @@ func (d *mappedDataset) Message(key string) *robocache.MessageSource {
 // dataset.
 type Stream struct {
 	mapped *mappedStream
-	dtype  robocache.DType // of the timestamps, if the mapping takes them from a source
+	dtype  robocache.DType // type of the timestamps that the mapping takes from a source
 	parts  [][]byte        // during Join
 	read   func(part int) ([]byte, error)
 }

@@ -30,7 +30,6 @@
 //	          If the first messages show that the images are not in display order, the topic is
 //	          ErrUnsupported.
 //	ros2.R12  RestoreTopic returns a topic with the fields of the topic whose Layout it gets. It
-//	          decodes every message that fits to the same values. Other messages are errors that
-//	          name what is expected and what was found: other joints, another encoding, size or
-//	          length.
+//	          decodes every message that fits to the same values. Other joints, another encoding,
+//	          size or length are errors that name the expected and the found value.
 package ros2

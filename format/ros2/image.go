@@ -78,7 +78,7 @@ type rawImages struct {
 }
 
 type imageLayout struct {
-	Encoding string `json:"encoding"` // of the first image; "" if there is none
+	Encoding string `json:"encoding"` // the first image's; "" without an image
 	Height   int    `json:"height"`
 	Width    int    `json:"width"`
 	Varies   bool   `json:"varies,omitempty"` // some images differ from the first one

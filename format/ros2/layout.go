@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Layout holds what a Topic learned from the messages of a recording, and what the reader of the
-// recording adds. RestoreTopic makes the Topic again from its JSON, which is deterministic.
+// Layout is the state that a Topic learned from the messages of a recording, with the statements of
+// the recording's reader. RestoreTopic makes the Topic again from its JSON, which is deterministic.
 type Layout struct {
 	// Learned depends on the type: names of joints and frames, the encoding and size of images, the
 	// fields of clouds, lengths of arrays.
@@ -30,7 +30,7 @@ type Layout struct {
 	Colour *video.Colour `json:"colour,omitempty"`
 }
 
-// Layout returns what the topic has learned.
+// Layout returns the state that the topic has learned.
 func (t *Topic) Layout() Layout {
 	l := Layout{Misfit: t.misfit}
 	if state := t.decoder.learnedState(); state != nil {
@@ -192,7 +192,7 @@ func (t *Topic) ExplainMissing(msg []byte, field int) error {
 	return layoutError(strings.TrimPrefix(t.fields[field].Suffix, "."), want, got)
 }
 
-// layoutError returns the error of a message that does not fit what is known about its topic.
+// layoutError returns the error of a message, or of a layout, that does not fit its topic.
 func layoutError(field, want, got string) error {
 	where := robocache.Where{}
 	if field != "" {

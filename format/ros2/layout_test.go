@@ -173,7 +173,7 @@ func cloudOf(t *testing.T, last string) []byte {
 }
 
 // TestMessageDoesNotFit checks that a message that differs from the recording is an error that
-// names what is expected and what was found.
+// names the expected and the found value.
 func TestMessageDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		name, typ   string

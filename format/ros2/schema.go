@@ -27,8 +27,7 @@ type Schema struct {
 	encoding, text string // "" for a common type that was not parsed from a recording
 }
 
-// LoadSchema returns the schema of a type: the parsed text, or that of a common type if there is no
-// text.
+// LoadSchema returns the schema of a type. Without a text, the type must be a common one.
 func LoadSchema(encoding, name, text string) (*Schema, error) {
 	if encoding != "" || text != "" {
 		return ParseSchema(encoding, name, text)
@@ -55,7 +54,7 @@ func (s *Schema) Source() (encoding, text string) {
 // Equal reports whether both schemas are of one name and decode messages in the same way.
 func (s *Schema) Equal(o *Schema) bool { return s.Name == o.Name && s.sign == o.sign }
 
-// isKnown reports whether the schema is that of the common type of its name.
+// isKnown reports whether the schema equals the schema of the common type of its name.
 func (s *Schema) isKnown() bool {
 	k, ok := KnownSchema(s.Name)
 	return ok && k.sign == s.sign

@@ -228,8 +228,8 @@ func (t *Topic) chooseDecoder() {
 	}
 }
 
-// Schema returns the schema that decodes the messages. It differs from that of the recording if
-// that one does not fit the messages.
+// Schema returns the schema that decodes the messages. It is another one than the recording's if
+// the recording's does not fit the messages.
 func (t *Topic) Schema() *Schema { return t.schema }
 
 // Key returns the topic's key. The key of a stream is Key + Field.Suffix.

@@ -2,6 +2,7 @@ package message_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -426,7 +427,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzLayout decodes a message with any layout in place of that of the recording (message.M2).
+// FuzzLayout decodes a message with any layout in place of the recording's (message.M2).
 func FuzzLayout(f *testing.F) {
 	list := topicOfEachKind(f)
 	ds, err := robocache.Open(f.Context(), writeRecording(f, list), robocache.OpenOptions{})
@@ -452,4 +453,36 @@ func FuzzLayout(f *testing.F) {
 			hostile.Typed(t, dec.Decode(m.topic, payload, 5, func(message.Row) {}))
 		}
 	})
+}
+
+// TestVideoDoesNotFit checks packets of another codec or size than the recording's.
+func TestVideoDoesNotFit(t *testing.T) {
+	list := videoMessages(t, "h264")
+	sources := sourcesIn(t, list, nil)
+	dec, err := message.New(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := videoMessages(t, "hevc")[0]
+	if _, err := decodeOne(dec, other); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "video of h264, 48×34") ||
+		!strings.Contains(err.Error(), "video of hevc") {
+		t.Error(err)
+	}
+	for i := range sources {
+		s := sources[i].Source
+		s.Layout = json.RawMessage(strings.Replace(string(s.Layout), "34", "36", 1))
+	}
+	if dec, err = message.New(sources); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	for _, m := range list {
+		_, err := decodeOne(dec, m)
+		failed = cmp.Or(failed, err)
+	}
+	if !errors.Is(failed, robocache.ErrMalformed) ||
+		!strings.Contains(failed.Error(), "48×36") || !strings.Contains(failed.Error(), "48×34") {
+		t.Error(failed)
+	}
 }

@@ -31,7 +31,7 @@ type replayer interface {
 // liveRow is a copy of a decoded row.
 type liveRow struct {
 	message.Row
-	number int // of the video packet
+	number int // number of the frame in the video
 }
 
 func copyRow(r message.Row) liveRow {

@@ -42,7 +42,7 @@ type clockRows struct {
 	fields  []int
 	data    [][]byte
 	valid   [][]uint8
-	held    [][]byte // of a latched topic: the last value, or nil before the first one
+	held    [][]byte // last values of a latched topic; nil before the first one
 }
 
 // stream is one stream of a topic.

@@ -39,6 +39,12 @@ type recorded struct {
 // writeRecording writes an MCAP file with a library that shares no code with the reader.
 func writeRecording(t testing.TB, list []recorded) (path string) {
 	t.Helper()
+	return writeWithNote(t, list, "")
+}
+
+// writeWithNote is writeRecording with a description of the dataset that was written.
+func writeWithNote(t testing.TB, list []recorded, note string) (path string) {
+	t.Helper()
 	path = filepath.Join(t.TempDir(), "recording.mcap")
 	file, err := os.Create(path)
 	if err != nil {
@@ -56,6 +62,11 @@ func writeRecording(t testing.TB, list []recorded) (path string) {
 		}
 	}
 	must(w.WriteHeader(&foxglove.Header{Profile: "ros2"}))
+	if note != "" {
+		must(w.WriteMetadata(&foxglove.Metadata{
+			Name: "robocache", Metadata: map[string]string{"dataset": note},
+		}))
+	}
 	ids := map[string]uint16{}
 	for _, m := range list {
 		id, ok := ids[m.topic]
@@ -383,6 +394,22 @@ func TestVideoPackets(t *testing.T) {
 		if counts[robocache.KindVideo] == 0 {
 			t.Errorf("%s: no video", name)
 		}
+	}
+}
+
+// TestVideoOfDataset compares video that was copied from a file with color properties outside its
+// packets.
+func TestVideoOfDataset(t *testing.T) {
+	note := `{"format": "lerobot", "streams": [{
+		"topic": "/video",
+		"feature": {"key": "camera", "kind": "video", "dtype": "uint8", "shape": [34, 48, 3]},
+		"colour": {"primaries": 1, "transfer": 13, "matrix": 1, "full_range": true}
+	}]}`
+	path := writeWithNote(t, videoMessages(t, "h264"), note)
+	counts := compared{}
+	compareAll(t, path, nil, counts)
+	if counts[robocache.KindVideo] == 0 {
+		t.Error("no video")
 	}
 }
 
