@@ -44,8 +44,9 @@ type domainTransport struct {
 }
 
 func openDomain(uri string) (transport.Transport, error) {
-	domain, err := strconv.ParseUint(strings.TrimPrefix(uri, "dds://"), 10, 32)
-	if err != nil || domain > 232 {
+	text, query, _ := strings.Cut(strings.TrimPrefix(uri, "dds://"), "?")
+	domain, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || domain > 232 || query != "" && query != "arrival=log" {
 		return nil, robocache.Misuse("live dds", nil, "").
 			Expected("dds://DOMAIN with a domain from 0 to 232, for example dds://0", uri)
 	}

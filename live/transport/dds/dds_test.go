@@ -353,10 +353,16 @@ func TestWrongSettingsAreAnError(t *testing.T) {
 }
 
 func TestURIsNameADomain(t *testing.T) {
-	for _, uri := range []string{"dds://", "dds://robot", "dds://233", "dds://-1", "dds://0/x"} {
+	for _, uri := range []string{"dds://", "dds://robot", "dds://233", "dds://-1", "dds://0/x", "dds://0?x=1"} {
 		if _, err := transport.Open(uri); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: got %v", uri, err)
 		}
+	}
+}
+
+func TestURIsCanSelectTheArrivalTime(t *testing.T) {
+	if _, err := transport.Open("dds://0?arrival=log"); err != nil {
+		t.Error(err)
 	}
 }
 

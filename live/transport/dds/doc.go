@@ -1,5 +1,6 @@
 // Package dds receives the messages of ROS 2 publishers through Cyclone DDS, whose library is
-// opened at run time. The URI is dds://DOMAIN, for example dds://0.
+// opened at run time. The URI is dds://DOMAIN, for example dds://0. A Live uses the times when
+// messages were sent as their arrival if ?arrival=log follows.
 //
 // # Contract
 //
