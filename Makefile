@@ -104,6 +104,7 @@ test-stores: servers ## test object stores on real servers
 prepare:
 	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers $(ALSO)
 	@scripts/venv.sh docs || echo "docs: cannot install mkdocs; the tests of the site skip"
+	@scripts/engines.sh ros
 
 # ELSEWHERE is a pattern of packages that another run tests. go vet is off, because lint runs it.
 ELSEWHERE ?= ^$$
@@ -169,7 +170,7 @@ FUZZTIME ?= 60s
 fuzz: ## fuzz each parser for a minute (FUZZTIME=10m; ONLY='h5|rlds' selects some; JOBS=2 at a time)
 	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/tests/fuzz.sh
 
-engines: ## install Slurm, Prometheus and Ray, for the tests that run shards on them
+engines: ## install Slurm, Prometheus, Ray and ROS 2, for the tests that use them
 	@scripts/engines.sh
 
 test-ray: lib ## test shards and Ray Data on a Ray cluster of two nodes (in .build/ray)

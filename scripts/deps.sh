@@ -7,6 +7,7 @@
 #   qemu        run arm64 programs
 #   userlands   test wheels in other Debian releases
 #   containers  build images
+#   dds         receive from DDS
 set -euo pipefail
 declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [patch]=patch [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
 [ "${1:-}" = demo ] && package=([ffmpeg]=ffmpeg [gcc]=gcc [make]=make)
@@ -15,11 +16,14 @@ declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [pat
 [ "${1:-}" = qemu ] && package=([qemu-aarch64-static]=qemu-user-static)
 [ "${1:-}" = userlands ] && package=([debootstrap]=debootstrap [qemu-aarch64-static]=qemu-user-static)
 [ "${1:-}" = containers ] && package=([debootstrap]=debootstrap [buildah]=buildah)
+[ "${1:-}" = dds ] && package=()
 missing=()
 for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
 # Headers are not programs, so the compiler checks whether they are installed.
 if [ "${1:-}" = demo ] && ! echo '#include <libswscale/swscale.h>
 #include <libavcodec/avcodec.h>' | gcc -E - >/dev/null 2>&1; then missing+=(libavcodec-dev libswscale-dev); fi
+# A library is no program either.
+if [ "${1:-}" = dds ] && [[ $(/sbin/ldconfig -p) != *libddsc.so.0* ]]; then missing+=(libddsc0debian); fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs the engines that the tests of shards run on. A failure is reported, and its tests skip.
+# Installs the engines that the tests of shards and of live transports run on. A failure is
+# reported, and its tests skip.
 #   engines.sh slurm   Slurm and Prometheus, from Debian
 #   engines.sh ray     Ray, in a Python environment of its own, .build/ray
-#   engines.sh         both
+#   engines.sh ros     ROS 2 in a Python environment of its own, .build/ros, and Cyclone DDS
+#   engines.sh         all
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-slurm}" = slurm ] && ! { command -v slurmctld && command -v slurmd && command -v munged && command -v prometheus; } >/dev/null; then
@@ -16,6 +18,7 @@ if [ "${1:-slurm}" = slurm ] && ! { command -v slurmctld && command -v slurmd &&
     echo "engines: cannot install Slurm and Prometheus; their tests skip" >&2
   exec 9>&-
 fi
+if [ "${1:-ros}" = ros ]; then scripts/ros.sh; fi
 [ "${1:-ray}" = ray ] || exit 0
 if ! .build/ray/bin/python -c 'import ray.data, ray.train, numpy, pytest, yaml' 2>/dev/null; then
   mkdir -p .build

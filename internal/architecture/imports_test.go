@@ -125,6 +125,7 @@ var allowed = map[string][]string{
 	},
 	"live/transport":               {"", "internal/crash"},
 	"live/transport/all":           {"live/transport"},
+	"live/transport/dds":           {"", "live/transport", "internal/crash", "internal/cudahost"},
 	"live/transport/mcap":          {"", "format", "live/transport", "internal/crash"},
 	"live/transport/transporttest": {"", "format", "live/transport", "internal/tests"},
 
