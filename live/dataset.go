@@ -77,9 +77,15 @@ func (d *dataset) timesBy(ctx context.Context, episode int, key, clock string) (
 	return d.Times(ctx, episode, key)
 }
 
+// noSample is the sample of all rows of a stream that has none. Its rows are masked.
+var noSample = &sample{isMissing: true}
+
 // sampleOf returns the sample of a row, or an error that the caller must return.
 func (d *dataset) sampleOf(key string, r robocache.Row) (*sample, error) {
 	s := d.streams[key]
+	if s != nil && len(s.samples) == 0 {
+		return noSample, nil
+	}
 	if s == nil || r.Index < 0 || r.Index >= len(s.samples) {
 		return nil, robocache.NewError(robocache.ErrInternal, "live",
 			robocache.Where{"stream": key, "row": r.Index}, "an observation reads a row that is gone")

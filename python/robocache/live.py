@@ -387,7 +387,8 @@ class Replayed(Result):
         different_keys: {key: the number of ticks with a difference}.
         first_different_tick_ns: The first tick with a difference, in ns.
         masked: The number of values that are masked.
-        values: The number of values of all keys and steps.
+
+    ["values"] is the number of values of all keys and steps.
     """
 
     ticks: int
@@ -396,7 +397,6 @@ class Replayed(Result):
     different_keys: dict[str, int] | None
     first_different_tick_ns: int | None
     masked: int
-    values: int
 
 
 def replay(

@@ -242,6 +242,15 @@ def test_images(mcap: str, camera_contract: robocache.Contract) -> None:
         assert np.array_equal(live.observe(now + 9, as_numpy=True)[key], frame)
 
 
+def test_streams_without_samples(camera_contract: robocache.Contract) -> None:
+    """Each kind of stream is masked until its first sample arrives."""
+    with robocache.Live(camera_contract) as live:
+        seen = live.observe(timeout_s=0, as_numpy=True)
+        assert all(seen.masks.values()) and set(seen.ages.values()) == {None}
+        assert not seen["camera.color.image_raw.compressed"].any()
+        assert seen["points"].shape == (0, 4) and int(seen["points_lengths"]) == 0
+
+
 def test_threads(state_contract: robocache.Contract) -> None:
     """Several threads push while another observes."""
     live = robocache.Live(state_contract)
