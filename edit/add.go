@@ -74,7 +74,8 @@ func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 		)
 	}
 	a := &Added{}
-	switch ext := strings.ToLower(filepath.Ext(v.From)); {
+	ext := strings.ToLower(filepath.Ext(v.From))
+	switch {
 	case ext == ".npy" || ext == ".parquet":
 		a.File = v.From
 		a.Name = key
@@ -141,7 +142,8 @@ func (a *Added) readColumn(ctx context.Context) (_ *addedColumn, err error) {
 		for i, row := range order {
 			c.text[row] = t.Text[i]
 		}
-		c.dtype, c.shape = robocache.String, []int{1}
+		c.dtype = robocache.String
+		c.shape = []int{1}
 		return c, nil
 	}
 	size := len(t.Data) / max(1, total)
@@ -183,7 +185,8 @@ func (a *Added) matchRows(t *columns.Table, starts []int, total int) ([]int, err
 				"every row once",
 			)
 		}
-		out[i], seen[at] = int(at), true
+		out[i] = int(at)
+		seen[at] = true
 	}
 	return out, nil
 }
@@ -209,16 +212,21 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 	}
 	switch v := v.(type) {
 	case bool:
-		c.dtype, c.data = robocache.Bool, []byte{0}
+		c.dtype = robocache.Bool
+		c.data = []byte{0}
 		if v {
 			c.data[0] = 1
 		}
 	case string:
-		c.dtype, c.text = robocache.String, []string{v}
+		c.dtype = robocache.String
+		c.text = []string{v}
 	case float64:
-		if c.dtype = robocache.Float32; v == math.Trunc(v) && math.Abs(v) < 1<<53 &&
-			!strings.ContainsAny(string(a.Is), ".eE") {
-			c.dtype, c.data = robocache.Int64, binary.LittleEndian.AppendUint64(
+		c.dtype = robocache.Float32
+		isExact := v == math.Trunc(v) && math.Abs(v) < 1<<53
+		writtenAsInteger := !strings.ContainsAny(string(a.Is), ".eE")
+		if isExact && writtenAsInteger {
+			c.dtype = robocache.Int64
+			c.data = binary.LittleEndian.AppendUint64(
 				nil,
 				uint64(int64(v)),
 			)
@@ -228,7 +236,8 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 			return nil, err
 		}
 	case []any:
-		c.dtype, c.shape = robocache.Float32, []int{len(v)}
+		c.dtype = robocache.Float32
+		c.shape = []int{len(v)}
 		for _, x := range v {
 			if err := number(x); err != nil {
 				return nil, err

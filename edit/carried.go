@@ -29,7 +29,8 @@ func (v *planDataset) Carried(
 	ctx context.Context,
 	r *write.Report,
 ) (files map[string][]byte, info map[string]json.RawMessage, err error) {
-	files, info = map[string][]byte{}, map[string]json.RawMessage{}
+	files = map[string][]byte{}
+	info = map[string]json.RawMessage{}
 	var log [][]byte
 	for i, ds := range v.srcs {
 		s, ok := robocache.As[store.Source](ds)

@@ -118,130 +118,177 @@ func (e *editor) placeFlags(
 
 // chooseEpisodes returns the positions in the plan that a choice selects. If the choice lists
 // episode numbers, the result has their order.
-func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err error) {
-	n := len(e.plan.Episodes)
+func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) ([]int, error) {
 	if c.Label != "" && c.Flags == "" {
-		return out, misuse(
+		return nil, misuse(
 			nil,
 			"a label without a file of flags",
 			"Name the file: "+robocache.Option("flags"),
 		)
 	}
-	if c.Episodes != "" {
-		seen := map[int]bool{}
-		positions, err := e.numberedInfo().ParseEpisodes(c.Episodes)
+	chosen, err := e.listedPositions(c.Episodes)
+	if err != nil {
+		return nil, err
+	}
+	if c.Task+c.Where+c.Flags != "" {
+		v, err := e.openPlan(ctx)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		for _, i := range positions {
-			if !seen[i] {
-				out = append(out, i)
-			}
-			seen[i] = true
+		defer v.Close()
+		if chosen, err = e.filterPositions(ctx, v, c, chosen); err != nil {
+			return nil, err
 		}
-	} else {
-		for i := range n {
+	}
+	if c.Invert {
+		chosen = e.otherPositions(chosen)
+	}
+	return chosen, nil
+}
+
+// listedPositions returns the positions of a list of episode numbers without repetitions, or all
+// positions if the list is empty.
+func (e *editor) listedPositions(list string) (out []int, err error) {
+	if list == "" {
+		for i := range e.plan.Episodes {
+			out = append(out, i)
+		}
+		return out, nil
+	}
+	positions, err := e.numberedInfo().ParseEpisodes(list)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[int]bool{}
+	for _, i := range positions {
+		if !seen[i] {
+			out = append(out, i)
+		}
+		seen[i] = true
+	}
+	return out, nil
+}
+
+// otherPositions returns the positions in the plan that are not chosen.
+func (e *editor) otherPositions(chosen []int) (out []int) {
+	isChosen := map[int]bool{}
+	for _, i := range chosen {
+		isChosen[i] = true
+	}
+	for i := range e.plan.Episodes {
+		if !isChosen[i] {
 			out = append(out, i)
 		}
 	}
-	keep := func(hold func(i int) (bool, error)) error {
-		kept := out[:0]
-		for _, i := range out {
-			holds, err := hold(i)
-			if err != nil {
-				return err
-			}
-			if holds {
-				kept = append(kept, i)
-			}
-		}
-		out = kept
-		return nil
-	}
-	var v *planDataset
-	if c.Task+c.Where+c.Flags != "" {
-		if v, err = e.openPlan(ctx); err != nil {
-			return out, err
-		}
-		defer v.Close()
-	}
+	return out
+}
+
+// filterPositions returns the positions whose episodes match the flags, the task and the condition
+// of a choice.
+func (e *editor) filterPositions(
+	ctx context.Context,
+	v *planDataset,
+	c *Choice,
+	positions []int,
+) (_ []int, err error) {
 	if c.Flags != "" {
-		flagged := map[int]bool{}
-		fileFlags, err := e.flagsWithLabel(ctx, c.Flags, c.Label, v)
+		flagged, err := e.flaggedPositions(ctx, c, v)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		for _, f := range fileFlags {
-			if len(f.rows) > 0 {
-				where := robocache.Where{
-					"file":    c.Flags,
-					"episode": v.info.EpisodeIndex(f.position),
-				}
-				msg := fmt.Sprintf(
-					"the flag marks rows %d to %d, but the verb needs whole episodes",
-					f.rows[0],
-					f.rows[1],
-				)
-				return out, misuse(where, msg, "Cut flagged rows off with "+
-					robocache.Command("edit trim --flags=FILE")+", split them off with "+
-					robocache.Command("edit split --flags=FILE")+", or choose other flags with "+
-					robocache.Option("label"))
-			}
-			flagged[f.position] = true
-		}
-		if err := keep(func(i int) (bool, error) { return flagged[i], nil }); err != nil {
-			return out, err
+		isFlagged := func(i int) (bool, error) { return flagged[i], nil }
+		if positions, err = keepMatching(positions, isFlagged); err != nil {
+			return nil, err
 		}
 	}
 	if c.Task != "" {
 		if _, err := path.Match(c.Task, ""); err != nil {
-			return out, misuse(
+			return nil, misuse(
 				nil,
 				"task: "+strconv.Quote(c.Task)+" is no pattern",
 				"Use *, ? and […] as wildcards.",
 			)
 		}
-		if err := keep(func(i int) (bool, error) {
-			episode, err := v.Episode(ctx, i)
-			if err != nil {
-				return false, err
-			}
-			return slices.ContainsFunc(episode.Tasks, func(text string) bool {
-				ok, _ := path.Match(
-					strings.ReplaceAll(c.Task, "/", "\x01"),
-					strings.ReplaceAll(text, "/", "\x01"),
-				)
-				return ok
-			}), nil
-		}); err != nil {
-			return out, err
+		hasTask := func(i int) (bool, error) { return v.hasTaskLike(ctx, i, c.Task) }
+		if positions, err = keepMatching(positions, hasTask); err != nil {
+			return nil, err
 		}
 	}
 	if c.Where != "" {
 		x, err := ParseWhere(c.Where)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		if err := x.checkColumns(v); err != nil {
-			return out, err
+			return nil, err
 		}
-		if err := keep(func(i int) (bool, error) {
+		matches := func(i int) (bool, error) {
 			return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
-		}); err != nil {
-			return out, err
+		}
+		if positions, err = keepMatching(positions, matches); err != nil {
+			return nil, err
 		}
 	}
-	if c.Invert {
-		chosen := map[int]bool{}
-		for _, i := range out {
-			chosen[i] = true
+	return positions, nil
+}
+
+// keepMatching returns the positions for which matches returns true.
+func keepMatching(positions []int, matches func(i int) (bool, error)) (out []int, err error) {
+	for _, i := range positions {
+		ok, err := matches(i)
+		if err != nil {
+			return nil, err
 		}
-		out = out[:0:0]
-		for i := range n {
-			if !chosen[i] {
-				out = append(out, i)
-			}
+		if ok {
+			out = append(out, i)
 		}
 	}
 	return out, nil
+}
+
+// flaggedPositions returns the positions of the flagged episodes. A flag of single rows is an
+// error.
+func (e *editor) flaggedPositions(
+	ctx context.Context,
+	c *Choice,
+	v *planDataset,
+) (map[int]bool, error) {
+	flags, err := e.flagsWithLabel(ctx, c.Flags, c.Label, v)
+	if err != nil {
+		return nil, err
+	}
+	flagged := map[int]bool{}
+	for _, f := range flags {
+		if len(f.rows) > 0 {
+			where := robocache.Where{
+				"file":    c.Flags,
+				"episode": v.info.EpisodeIndex(f.position),
+			}
+			msg := fmt.Sprintf(
+				"the flag marks rows %d to %d, but the verb needs whole episodes",
+				f.rows[0],
+				f.rows[1],
+			)
+			return nil, misuse(where, msg, "Cut flagged rows off with "+
+				robocache.Command("edit trim --flags=FILE")+", split them off with "+
+				robocache.Command("edit split --flags=FILE")+", or choose other flags with "+
+				robocache.Option("label"))
+		}
+		flagged[f.position] = true
+	}
+	return flagged, nil
+}
+
+// hasTaskLike reports whether a task of the episode at position i matches the pattern. A slash in
+// the text is an ordinary character.
+func (v *planDataset) hasTaskLike(ctx context.Context, i int, pattern string) (bool, error) {
+	episode, err := v.Episode(ctx, i)
+	if err != nil {
+		return false, err
+	}
+	plain := func(text string) string { return strings.ReplaceAll(text, "/", "\x01") }
+	return slices.ContainsFunc(episode.Tasks, func(text string) bool {
+		ok, _ := path.Match(plain(pattern), plain(text))
+		return ok
+	}), nil
 }

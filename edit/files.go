@@ -26,20 +26,20 @@ func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Ent
 			keys++
 		}
 	}
-	if len(p.Keys) != keys ||
-		slices.ContainsFunc(
-			p.Keys,
-			func(k Key) bool { return k.Added != nil || k.Key != k.From[0] },
-		) {
+	isChanged := func(k Key) bool { return k.Added != nil || k.Key != k.From[0] }
+	if len(p.Keys) != keys || slices.ContainsFunc(p.Keys, isChanged) {
 		return nil
 	}
-	all, left := map[string]int{}, map[string]int{}
+	all := map[string]int{}  // episodes of each recording
+	left := map[string]int{} // episodes of each recording in the plan
 	for ep := range src.Info().Episodes {
 		all[recording(ep)]++
 	}
 	for i, ep := range p.Episodes {
-		if ep.From > 0 || ep.To < src.Len(ep.Episode) || len(ep.Texts)+len(ep.Rows) > 0 ||
-			i > 0 && ep.Episode <= p.Episodes[i-1].Episode {
+		isCut := ep.From > 0 || ep.To < src.Len(ep.Episode)
+		isRelabeled := len(ep.Texts)+len(ep.Rows) > 0
+		isMoved := i > 0 && ep.Episode <= p.Episodes[i-1].Episode
+		if isCut || isRelabeled || isMoved {
 			return nil
 		}
 		left[recording(ep.Episode)]++
@@ -56,7 +56,9 @@ func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Ent
 	for _, f := range list {
 		recorded, kept := false, false
 		for at := f.Name; ; at = path.Dir(at) { // a recording is a file or a folder
-			recorded, kept, listed[at] = recorded || all[at] > 0, kept || left[at] > 0, true
+			recorded = recorded || all[at] > 0
+			kept = kept || left[at] > 0
+			listed[at] = true
 			if at == "." {
 				break
 			}

@@ -61,9 +61,12 @@ var unfixableCodes = map[string]bool{
 // tables of tasks and statistics never remain, because these tables are always rewritten.
 func isUnfixable(f *robocache.Finding) bool {
 	name := fmt.Sprint(f.Where["file"])
-	return unfixableCodes[f.Code] && !strings.HasPrefix(name, "meta/tasks") &&
-		!strings.HasPrefix(name, "meta/stats") &&
-		!strings.HasPrefix(name, "meta/episodes_stats")
+	for _, rewritten := range []string{"meta/tasks", "meta/stats", "meta/episodes_stats"} {
+		if strings.HasPrefix(name, rewritten) {
+			return false
+		}
+	}
+	return unfixableCodes[f.Code]
 }
 
 // Fix plans a dataset without the findings that an edit can remove. It writes the dataset unless
@@ -85,14 +88,46 @@ func Fix(
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")
 	}
-	ds, err := mapping.Open(ctx, req.Sources[0], req.Open)
+	if err := out.examineSource(ctx, req, look, dropBad); err != nil {
+		return nil, err
+	}
+	if len(out.Fixable)+len(out.Dropped) == 0 {
+		return out, nil
+	}
+	report, err := Run(ctx, out.repairRequest(req))
+	reportsError := req.DryRun && !robocache.IsFatal(err) // as the result of the dry run
+	if err != nil && reportsError {
+		out.Error = err.Error()
+		return out, nil
+	}
 	if err != nil {
 		return nil, err
+	}
+	out.Report = report
+	if req.DryRun {
+		return out, nil
+	}
+	if err := out.examineResult(ctx, look); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// examineSource sets the findings of the source and the episodes to drop.
+func (out *Fixed) examineSource(
+	ctx context.Context,
+	req *Request,
+	look robocache.DiagnoseOptions,
+	dropBad bool,
+) error {
+	ds, err := mapping.Open(ctx, req.Sources[0], req.Open)
+	if err != nil {
+		return err
 	}
 	out.Info = *ds.Info()
 	findings, err := diagnose.Run(ctx, ds, look)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range findings {
 		switch {
@@ -107,12 +142,11 @@ func Fix(
 	if dropBad {
 		out.Dropped = badEpisodes(ctx, ds, out.Beyond)
 	}
-	if err := ds.Close(); err != nil {
-		return nil, err
-	}
-	if len(out.Fixable)+len(out.Dropped) == 0 {
-		return out, nil
-	}
+	return ds.Close()
+}
+
+// repairRequest returns the request that rewrites the source without the dropped episodes.
+func (out *Fixed) repairRequest(req *Request) *Request {
 	r := *req
 	r.Verbs = []Verb{{Verb: "recompute-stats"}}
 	if len(out.Dropped) > 0 {
@@ -125,42 +159,31 @@ func Fix(
 			Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}},
 		)
 	}
-	report, err := Run(ctx, &r)
-	if robocache.IsFatal(err) {
-		return nil, err
-	}
-	if err != nil && req.DryRun {
-		// A dry run reports the error as its result.
-		out.Error = err.Error()
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	out.Report = report
-	if req.DryRun {
-		return out, nil
-	}
+	return &r
+}
+
+// examineResult sets the findings that remain in the written dataset.
+func (out *Fixed) examineResult(ctx context.Context, look robocache.DiagnoseOptions) error {
 	result, err := robocache.Open(
 		ctx,
 		out.Report.DST,
 		robocache.OpenOptions{Format: out.Report.Format},
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer result.Close()
 	out.Info = *result.Info()
 	remaining, err := diagnose.Run(ctx, result, look)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range remaining {
 		if f.Severity != robocache.SeverityInfo {
 			out.Stayed = append(out.Stayed, f)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // badEpisodes returns the indices of the episodes that the findings name. If a finding reports NaN
@@ -230,8 +253,11 @@ func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
 func isFinite(ctx context.Context, ds robocache.Dataset, e int) bool {
 	for i := range ds.Info().Features {
 		f := &ds.Info().Features[i]
+		if f.Kind != robocache.KindNumeric || f.Ragged() || !f.DType.Float() {
+			continue
+		}
 		n, err := robocache.RowsIn(ctx, ds, e, f)
-		if err != nil || f.Kind != robocache.KindNumeric || f.Ragged() || !f.DType.Float() {
+		if err != nil {
 			continue
 		}
 		raw := make([]byte, n*f.RowBytes())

@@ -245,9 +245,11 @@ func (e *editor) lockInPlace(uri string) error {
 	if e.site, err = lockSite(uri); err != nil {
 		return err
 	}
-	if what, err := e.site.recoverEdit(); err != nil {
+	what, err := e.site.recoverEdit()
+	if err != nil {
 		return err
-	} else if what != "" {
+	}
+	if what != "" {
 		return robocache.Temporary(
 			"edit",
 			robocache.Where{"dataset": e.site.entryPath("")},
@@ -264,9 +266,9 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if p.Format == robocache.DefaultFormat() && e.srcs[0].Info().Format == p.Format {
 		e.link = s.entryPath("")
 	}
-	done := false
+	hasJournal := false
 	defer func() {
-		if !done {
+		if !hasJournal {
 			_ = os.RemoveAll(s.entryPath(entryNew))
 		}
 	}()
@@ -276,52 +278,17 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 		return nil, err
 	}
 	beforeStep("verify")
-	{
-		a, err := os.Stat(s.entryPath(""))
-		if err != nil {
-			return nil, err
-		}
-		b, err := os.Stat(s.entryPath(entryNew))
-		if err != nil {
-			return nil, err
-		}
-		if a.IsDir() != b.IsDir() {
-			return nil, robocache.Unsupported(
-				"edit",
-				robocache.Where{"dataset": s.entryPath("")},
-				"in place: a file would become a folder, or a folder a file",
-			).WithHint("write to a new place, or copy the dataset to this machine first")
-		}
+	if err := s.checkSameType(); err != nil {
+		return nil, err
 	}
 	if err := e.verifyResult(ctx, s); err != nil {
 		return nil, err
 	}
-	oldInode, err := s.inodeOf("")
+	files, err := s.writeJournal(ctx)
 	if err != nil {
 		return nil, err
 	}
-	newInode, err := s.inodeOf(entryNew)
-	if err != nil {
-		return nil, err
-	}
-	files, err := checksums(s.entryPath(""))
-	if err != nil {
-		return nil, err
-	}
-	j := editJournal{Old: oldInode, New: newInode, Files: files}
-	if err := s.syncFileSystem(); err != nil {
-		return nil, err
-	}
-	beforeStep("journal")
-	encoded, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	if err := store.WriteFile(context.WithoutCancel(ctx), s.parent,
-		filepath.Base(s.entryPath(entryJournal)), encoded); err != nil {
-		return nil, err
-	}
-	done = true // from here on, recoverEdit decides what is kept
+	hasJournal = true // from here on, recoverEdit decides what is kept
 	if err := s.exchangeWith(entryNew); err != nil {
 		if _, err := s.recoverEdit(); err != nil {
 			return nil, err
@@ -342,7 +309,8 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if err := s.keepForUndo(); err != nil {
 		return nil, err
 	}
-	if lost := s.filesLeftOut(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
+	lost := s.filesLeftOut(files)
+	if p.Format == robocache.DefaultFormat() && len(lost) > 0 {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			fmt.Sprintf(
@@ -360,15 +328,73 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	return out, nil
 }
 
+// checkSameType returns an error if one of the dataset and its result is a file and the other a
+// folder.
+func (s *editSite) checkSameType() error {
+	before, err := os.Stat(s.entryPath(""))
+	if err != nil {
+		return err
+	}
+	after, err := os.Stat(s.entryPath(entryNew))
+	if err != nil {
+		return err
+	}
+	if before.IsDir() != after.IsDir() {
+		return robocache.Unsupported(
+			"edit",
+			robocache.Where{"dataset": s.entryPath("")},
+			"in place: a file would become a folder, or a folder a file",
+		).WithHint("write to a new place, or copy the dataset to this machine first")
+	}
+	return nil
+}
+
+// writeJournal writes the journal of the exchange and returns the checksums of the old dataset.
+func (s *editSite) writeJournal(ctx context.Context) (files map[string]string, err error) {
+	oldInode, err := s.inodeOf("")
+	if err != nil {
+		return nil, err
+	}
+	newInode, err := s.inodeOf(entryNew)
+	if err != nil {
+		return nil, err
+	}
+	if files, err = checksums(s.entryPath("")); err != nil {
+		return nil, err
+	}
+	if err := s.syncFileSystem(); err != nil {
+		return nil, err
+	}
+	beforeStep("journal")
+	encoded, err := json.Marshal(editJournal{Old: oldInode, New: newInode, Files: files})
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Base(s.entryPath(entryJournal))
+	if err := store.WriteFile(context.WithoutCancel(ctx), s.parent, name, encoded); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// isWriterFile reports whether the LeRobot writer writes a file of that name.
+func isWriterFile(name string) bool {
+	top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
+	if top == "meta" {
+		for _, table := range []string{"episodes", "tasks", "stats"} {
+			if strings.HasPrefix(rest, table) {
+				return true
+			}
+		}
+	}
+	return slices.Contains([]string{"data", "videos", "images"}, top)
+}
+
 // filesLeftOut returns the files of the old dataset that the LeRobot writer does not know and that
 // the new dataset does not have.
 func (s *editSite) filesLeftOut(files map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
-		if slices.Contains([]string{"data", "videos", "images"}, top) ||
-			top == "meta" &&
-				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") ||
-					strings.HasPrefix(rest, "stats")) {
+		if isWriterFile(name) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(s.entryPath(""), name)); err != nil {
@@ -396,21 +422,6 @@ func (s *editSite) keepForUndo() error {
 // verifyResult examines a result before it replaces the dataset. It returns an error if the result
 // has an error that the old dataset does not have.
 func (e *editor) verifyResult(ctx context.Context, s *editSite) error {
-	errs := func(ds robocache.Dataset) (map[string]string, error) {
-		out := map[string]string{}
-		if diagnose := ds.Capabilities().Diagnose; diagnose != nil {
-			findings, err := diagnose(ctx, robocache.DiagnoseOptions{})
-			if err != nil {
-				return nil, err
-			}
-			for _, f := range findings {
-				if f.Severity == robocache.SeverityError {
-					out[f.Code] = f.Message
-				}
-			}
-		}
-		return out, nil
-	}
 	ds, err := robocache.Open(
 		ctx,
 		s.entryPath(entryNew),
@@ -420,14 +431,14 @@ func (e *editor) verifyResult(ctx context.Context, s *editSite) error {
 		return err
 	}
 	defer ds.Close()
-	found, err := errs(ds)
+	found, err := errorFindings(ctx, ds)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	was, err := errs(e.srcs[0])
+	was, err := errorFindings(ctx, e.srcs[0])
 	if err != nil {
 		return err
 	}
@@ -446,6 +457,25 @@ func (e *editor) verifyResult(ctx context.Context, s *editSite) error {
 	return nil
 }
 
+// errorFindings returns the messages of the doctor's errors by code.
+func errorFindings(ctx context.Context, ds robocache.Dataset) (map[string]string, error) {
+	out := map[string]string{}
+	diagnose := ds.Capabilities().Diagnose
+	if diagnose == nil {
+		return out, nil
+	}
+	findings, err := diagnose(ctx, robocache.DiagnoseOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range findings {
+		if f.Severity == robocache.SeverityError {
+			out[f.Code] = f.Message
+		}
+	}
+	return out, nil
+}
+
 // The messages of recoverEdit.
 const (
 	messageDone       = "the edit is done; 'robocache edit undo' takes it back"
@@ -461,67 +491,36 @@ const (
 	sampleBytes  = 64 << 10
 )
 
+// checksumFile is a file below a folder and its checksum.
+type checksumFile struct {
+	fs.FileInfo
+	path string
+	sum  string
+}
+
 // checksums returns the size, modification time and checksum of every file below a folder, by path.
 func checksums(dir string) (map[string]string, error) {
-	type file struct {
-		fs.FileInfo
-		path, sum string
-	}
-	var files []*file
+	var files []*checksumFile
 	var total int64
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		info, err := d.Info()
-		if err == nil {
-			files, total = append(files, &file{FileInfo: info, path: path}), total+info.Size()
+		if err != nil {
+			return err
 		}
-		return err
-	}); err != nil {
+		files = append(files, &checksumFile{FileInfo: info, path: path})
+		total += info.Size()
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range files {
-		g.Go(crash.Func("edit", func() error {
-			h := sha256.New()
-			if f.Mode().IsRegular() {
-				in, err := os.Open(f.path)
-				if err != nil {
-					return err
-				}
-				defer in.Close()
-				if step := f.Size() / sampleBlocks; total > wholeBytes && step > sampleBytes {
-					for k := range int64(sampleBlocks) {
-						if _,
-							err := io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)); err !=
-							nil {
-							return err
-						}
-					}
-					_, err := io.Copy(h,
-						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes))
-					if err != nil {
-						return err
-					}
-				} else {
-					if _, err := io.Copy(h, in); err != nil {
-						return err
-					}
-				}
-			} else {
-				target, _ := os.Readlink(f.path)
-				fmt.Fprint(h, target)
-			}
-			f.sum = fmt.Sprintf(
-				"%d %d %s",
-				f.Size(),
-				f.ModTime().UnixNano(),
-				hex.EncodeToString(h.Sum(nil)[:16]),
-			)
-			return nil
-		}))
+		g.Go(crash.Func("edit", func() error { return f.sumContents(total > wholeBytes) }))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -535,4 +534,46 @@ func checksums(dir string) (map[string]string, error) {
 		out[rel] = f.sum
 	}
 	return out, nil
+}
+
+// sumContents computes the checksum of a file, or of the target of a link. If sampled is set, it
+// covers blocks of a large file instead of the whole file.
+func (f *checksumFile) sumContents(sampled bool) error {
+	h := sha256.New()
+	if f.Mode().IsRegular() {
+		in, err := os.Open(f.path)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if err := hashFile(h, in, f.Size(), sampled); err != nil {
+			return err
+		}
+	} else {
+		target, _ := os.Readlink(f.path)
+		fmt.Fprint(h, target)
+	}
+	f.sum = fmt.Sprintf(
+		"%d %d %s",
+		f.Size(),
+		f.ModTime().UnixNano(),
+		hex.EncodeToString(h.Sum(nil)[:16]),
+	)
+	return nil
+}
+
+// hashFile adds a file of size bytes to a hash: all of it, or evenly spaced blocks and the last one.
+func hashFile(h io.Writer, in *os.File, size int64, sampled bool) error {
+	step := size / sampleBlocks
+	if !sampled || step <= sampleBytes {
+		_, err := io.Copy(h, in)
+		return err
+	}
+	for k := range int64(sampleBlocks) {
+		if _, err := io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)); err != nil {
+			return err
+		}
+	}
+	_, err := io.Copy(h, io.NewSectionReader(in, size-sampleBytes, sampleBytes))
+	return err
 }

@@ -38,28 +38,62 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 		return misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union")
 	}
 	if v.HZ != "" {
-		hz, err := robocache.RateOf(v.HZ)
-		if err != nil {
-			return misuse(nil, "merge: hz: "+err.Error(), "")
-		}
-		old := e.plan
-		for i, ds := range e.srcs {
-			grid, err := resampleSource(ctx, ds, hz)
-			if err != nil {
-				return err
-			}
-			e.srcs[i] = grid
-		}
-		if e.plan, err = newPlan(ctx, e.srcs); err != nil {
+		if err := e.resampleSources(ctx, v.HZ); err != nil {
 			return err
 		}
-		e.plan.Verbs, e.plan.Cut = old.Verbs, old.Cut
-		for i := range e.plan.Sources {
-			e.plan.Sources[i].Fingerprint, e.plan.Sources[i].HZ = old.Sources[i].Fingerprint, hz
-		}
 	}
+	if err := e.checkMergeable(); err != nil {
+		return err
+	}
+	order := e.sourceKeys()
+	if err := e.mergeKeys(v, order); err != nil {
+		return err
+	}
+	// If a source has its own mask for a stream, the mask of the result also marks the sources that
+	// lack the stream.
+	keys := e.plan.Keys
+	for i := range keys {
+		key := keys[i].Key
+		base, isMask := strings.CutSuffix(key, robocache.ValidSuffix)
+		masksStream := isMask && slices.Contains(order, base)
+		hasMask := slices.Contains(order, key+robocache.ValidSuffix)
+		keys[i].Ones = masksStream || hasMask
+	}
+	return nil
+}
+
+// resampleSources replaces the sources by views at one rate, and plans these.
+func (e *editor) resampleSources(ctx context.Context, rate string) error {
+	hz, err := robocache.RateOf(rate)
+	if err != nil {
+		return misuse(nil, "merge: hz: "+err.Error(), "")
+	}
+	old := e.plan
+	for i, ds := range e.srcs {
+		grid, err := resampleSource(ctx, ds, hz)
+		if err != nil {
+			return err
+		}
+		e.srcs[i] = grid
+	}
+	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
+		return err
+	}
+	e.plan.Verbs = old.Verbs
+	e.plan.Cut = old.Cut
+	for i := range e.plan.Sources {
+		e.plan.Sources[i].Fingerprint = old.Sources[i].Fingerprint
+		e.plan.Sources[i].HZ = hz
+	}
+	return nil
+}
+
+// checkMergeable returns an error if two sources are the same dataset or have different rates. It
+// notes robots of different types.
+func (e *editor) checkMergeable() error {
 	p := e.plan
-	for i := range e.srcs {
+	first := e.srcs[0].Info()
+	for i, ds := range e.srcs {
 		for j := range i {
 			if p.Sources[i].Fingerprint == p.Sources[j].Fingerprint {
 				return misuse(
@@ -69,20 +103,31 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 				)
 			}
 		}
-		if a, b := e.srcs[0].Info(), e.srcs[i].Info(); a.FPS != b.FPS {
+		info := ds.Info()
+		if info.FPS != first.FPS {
 			return misuse(
-				robocache.Where{"dataset": b.URI},
-				fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS),
+				robocache.Where{"dataset": info.URI},
+				fmt.Sprintf(
+					"merge: %s rows a second, those of %s have %s",
+					info.FPS,
+					first.URI,
+					first.FPS,
+				),
 				robocache.Option("hz")+" brings all to one rate",
 			)
-		} else if a.Robot != b.Robot {
+		}
+		if info.Robot != first.Robot {
 			p.Notes = append(
 				p.Notes,
-				fmt.Sprintf("robot types differ: %q and %q", a.Robot, b.Robot),
+				fmt.Sprintf("robot types differ: %q and %q", first.Robot, info.Robot),
 			)
 		}
 	}
-	var order []string
+	return nil
+}
+
+// sourceKeys returns the keys of all sources in the order of their first use.
+func (e *editor) sourceKeys() (order []string) {
 	for _, ds := range e.srcs {
 		for _, f := range ds.Info().Features {
 			if !f.Default && !slices.Contains(order, f.Key) {
@@ -90,28 +135,27 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 			}
 		}
 	}
-	p.Keys = nil
+	return order
+}
+
+// mergeKeys sets the keys of the plan.
+func (e *editor) mergeKeys(v *Verb, order []string) error {
+	e.plan.Keys = nil
 	for _, key := range order {
-		if k, err := e.commonKey(v, key); err != nil {
+		k, err := e.commonKey(v, key)
+		if err != nil {
 			return err
-		} else if k != nil {
-			p.Keys = append(p.Keys, *k)
+		}
+		if k != nil {
+			e.plan.Keys = append(e.plan.Keys, *k)
 		}
 	}
-	if len(p.Keys) == 0 {
+	if len(e.plan.Keys) == 0 {
 		return misuse(
 			nil,
 			"merge: the datasets have no feature in common",
 			"rename them first, or keys union",
 		)
-	}
-	// If a source has its own mask for a stream, the mask of the result also marks the sources that
-	// lack the stream.
-	for i := range p.Keys {
-		k := &p.Keys[i]
-		base, mask := strings.CutSuffix(k.Key, robocache.ValidSuffix)
-		k.Ones = mask && slices.Contains(order, base) ||
-			slices.Contains(order, k.Key+robocache.ValidSuffix)
 	}
 	return nil
 }
@@ -125,7 +169,7 @@ func squeezedShape(f *robocache.Feature) []int {
 func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
 	var first *robocache.Feature
-	var lacks []string
+	var lacks []string // URIs of the sources without the key
 	reordered := false
 	for i, ds := range e.srcs {
 		f := ds.Info().Feature(key)
@@ -140,60 +184,17 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 			continue
 		}
 		where := robocache.Where{"dataset": ds.Info().URI, "stream": key}
-		camera := f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
-		switch {
-		case f.Kind != first.Kind, f.DType != first.DType && !camera:
-			return nil, misuse(
-				where,
-				fmt.Sprintf(
-					"merge: %s of %v, elsewhere %s of %v",
-					f.Kind,
-					f.DType,
-					first.Kind,
-					first.DType,
-				),
-				"remove or rename the feature in one of them",
-			)
-		case camera && (f.Width != first.Width || f.Height != first.Height ||
-			(f.Depth == nil) != (first.Depth == nil)):
-			return nil, misuse(
-				where,
-				fmt.Sprintf(
-					"merge: images of %d×%d, elsewhere of %d×%d",
-					f.Width,
-					f.Height,
-					first.Width,
-					first.Height,
-				),
-				robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height),
-			)
-		case camera && f.Depth != nil && *f.Depth != *first.Depth:
-			return nil, misuse(where, "merge: the depth is coded otherwise", "convert one of them")
-		case !camera && !slices.Equal(squeezedShape(f), squeezedShape(first)):
-			return nil, misuse(
-				where,
-				fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape),
-				"remove or rename the feature in one of them",
-			)
+		if err := checkSameKind(first, f, where); err != nil {
+			return nil, err
 		}
-		a, b := first.ChannelNames(), f.ChannelNames()
-		if camera || a == nil || b == nil || slices.Equal(a, b) {
+		order, err := channelOrder(first, f, where)
+		if err != nil {
+			return nil, err
+		}
+		if order == nil {
 			continue
 		}
-		for _, name := range a {
-			at := slices.Index(b, name)
-			if slices.Contains(k.Order[i], at) {
-				at = -1 // two channels have the same name
-			}
-			k.Order[i] = append(k.Order[i], at)
-		}
-		if slices.Contains(k.Order[i], -1) {
-			return nil, misuse(
-				where,
-				fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a),
-				"rename the feature in one of them",
-			)
-		}
+		k.Order[i] = order
 		reordered = true
 		e.plan.Notes = append(
 			e.plan.Notes,
@@ -210,6 +211,90 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 	if len(lacks) == 0 {
 		return k, nil
 	}
+	keep, err := e.keepsLackedKey(v, first, lacks)
+	if err != nil || !keep {
+		return nil, err
+	}
+	return k, nil
+}
+
+// isCamera reports whether a feature holds frames.
+func isCamera(f *robocache.Feature) bool {
+	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
+}
+
+// checkSameKind returns an error if the values of f, a feature of a later source, cannot follow
+// those of first. where is the place of f.
+func checkSameKind(first, f *robocache.Feature, where robocache.Where) error {
+	camera := isCamera(f)
+	sameSize := f.Width == first.Width && f.Height == first.Height
+	bothDepth := (f.Depth == nil) == (first.Depth == nil)
+	switch {
+	case f.Kind != first.Kind, f.DType != first.DType && !camera:
+		return misuse(
+			where,
+			fmt.Sprintf(
+				"merge: %s of %v, elsewhere %s of %v",
+				f.Kind,
+				f.DType,
+				first.Kind,
+				first.DType,
+			),
+			"remove or rename the feature in one of them",
+		)
+	case camera && (!sameSize || !bothDepth):
+		return misuse(
+			where,
+			fmt.Sprintf(
+				"merge: images of %d×%d, elsewhere of %d×%d",
+				f.Width,
+				f.Height,
+				first.Width,
+				first.Height,
+			),
+			robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height),
+		)
+	case camera && f.Depth != nil && *f.Depth != *first.Depth:
+		return misuse(where, "merge: the depth is coded otherwise", "convert one of them")
+	case !camera && !slices.Equal(squeezedShape(f), squeezedShape(first)):
+		return misuse(
+			where,
+			fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape),
+			"remove or rename the feature in one of them",
+		)
+	}
+	return nil
+}
+
+// channelOrder returns the index in f of each channel of first, or nil if the order is the same or
+// the channels have no names.
+func channelOrder(first, f *robocache.Feature, where robocache.Where) (order []int, err error) {
+	want := first.ChannelNames()
+	have := f.ChannelNames()
+	if isCamera(f) || want == nil || have == nil || slices.Equal(want, have) {
+		return nil, nil
+	}
+	for _, name := range want {
+		at := slices.Index(have, name)
+		if slices.Contains(order, at) {
+			at = -1 // two channels have the same name
+		}
+		order = append(order, at)
+	}
+	if slices.Contains(order, -1) {
+		return nil, misuse(
+			where,
+			fmt.Sprintf("merge: its channels are %v, elsewhere %v", have, want),
+			"rename the feature in one of them",
+		)
+	}
+	return order, nil
+}
+
+// keepsLackedKey reports whether the result has the key of first, which some sources lack. It notes
+// the decision.
+func (e *editor) keepsLackedKey(v *Verb, first *robocache.Feature, lacks []string) (bool, error) {
+	key := first.Key
 	where := robocache.Where{"dataset": lacks[0], "stream": key}
 	switch v.Keys {
 	case "intersection":
@@ -217,18 +302,18 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 			e.plan.Notes,
 			key+" is left out: "+strings.Join(lacks, ", ")+" lacks it",
 		)
-		return nil, nil
+		return false, nil
 	case "union":
-		if (first.Kind == robocache.KindVideo || first.Kind == robocache.KindImage) && !v.Black {
-			return nil, misuse(where, "merge: the dataset does not have the camera",
+		if isCamera(first) && !v.Black {
+			return false, misuse(where, "merge: the dataset does not have the camera",
 				robocache.Option("black", true)+
 					" gives it black frames; keys intersection leaves the camera out")
 		}
 		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+
 			": its rows are zeros there, and "+key+robocache.ValidSuffix+" is false")
-		return k, nil
+		return true, nil
 	}
-	return nil, misuse(
+	return false, misuse(
 		where,
 		"merge: the dataset does not have the feature",
 		"keys intersection leaves it out, keys union fills it up",

@@ -175,7 +175,8 @@ func (p *Plan) clone() *Plan {
 // datasetFingerprint identifies the contents and the edits of a dataset. It does not depend on the
 // location.
 func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
-	info, h := ds.Info(), sha256.New()
+	info := ds.Info()
+	h := sha256.New()
 	features := slices.Clone(info.Features)
 	for i := range features {
 		features[i].Codec, features[i].Names = "", nil // opening may correct these
@@ -226,8 +227,8 @@ func filesState(ctx context.Context, ds robocache.Dataset) string {
 	h := sha256.New()
 	for _, f := range list {
 		top, _, _ := strings.Cut(f.Name, "/")
-		if ds.Info().Format != robocache.DefaultFormat() ||
-			slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
+		isLeRobot := ds.Info().Format == robocache.DefaultFormat()
+		if !isLeRobot || slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
 			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
 		}
 	}
@@ -274,9 +275,10 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 		return nil, bad(nil, "a plan without sources or episodes")
 	}
 	for i, e := range p.Episodes {
-		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 ||
-			e.Episode >= p.Sources[e.Source].Episodes ||
-			e.From < 0 || e.To <= e.From {
+		hasSource := e.Source >= 0 && e.Source < len(p.Sources)
+		inSource := hasSource && e.Episode >= 0 && e.Episode < p.Sources[e.Source].Episodes
+		hasRows := e.From >= 0 && e.To > e.From
+		if !inSource || !hasRows {
 			msg := fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)
 			return nil, bad(nil, msg)
 		}
@@ -308,65 +310,14 @@ func (p *Plan) composeWith(q *Plan) error {
 			"plan them of the same datasets, or apply one after the other",
 		)
 	}
-	type place struct{ source, episode int }
-	later := map[place][]Episode{}
-	for _, e := range q.Episodes {
-		at := place{e.Source, e.Episode}
-		later[at] = append(later[at], e)
-	}
-	var kept []Episode
-	both := func(e, o Episode) {
-		if e.From, e.To = max(e.From, o.From), min(e.To, o.To); e.From >= e.To {
-			return
-		}
-		if o.Texts != nil {
-			texts := maps.Clone(o.Texts)
-			for old, text := range e.Texts {
-				texts[old] = text
-				if next, ok := o.Texts[text]; ok {
-					texts[old] = next
-				}
-			}
-			e.Texts = texts
-		}
-		e.Rows = slices.Concat(e.Rows, o.Rows)
-		kept = append(kept, e)
-	}
-	for _, e := range p.Episodes {
-		for _, o := range later[place{e.Source, e.Episode}] {
-			both(e, o)
-		}
-	}
-	p.Episodes = kept
-	source := func(k Key) string { return strings.Join(k.From, "\x00") }
-	var keys []Key
-	for _, k := range p.Keys {
-		i := slices.IndexFunc(
-			q.Keys,
-			func(o Key) bool { return o.Added == nil && source(o) == source(k) },
-		)
-		if k.Added == nil && i < 0 {
-			continue
-		}
-		if k.Added == nil && q.Keys[i].Key != k.From[0] && q.Keys[i].Key != k.Key {
-			if k.Key != k.From[0] {
-				return misuse(
-					robocache.Where{"stream": k.From[0]},
-					fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key),
-					"",
-				)
-			}
-			k.Key = q.Keys[i].Key
-		}
-		keys = append(keys, k)
-	}
-	for _, k := range q.Keys {
-		if k.Added != nil {
-			keys = append(keys, k)
-		}
+	keys, err := composeKeys(p.Keys, q.Keys)
+	if err != nil {
+		return err
 	}
 	p.Keys = keys
-	p.Verbs, p.Notes = slices.Concat(p.Verbs, q.Verbs), slices.Concat(p.Notes, q.Notes)
+	p.Episodes = composeEpisodes(p.Episodes, q.Episodes)
+	p.Verbs = slices.Concat(p.Verbs, q.Verbs)
+	p.Notes = slices.Concat(p.Notes, q.Notes)
 	if q.Video != nil {
 		p.Video = q.Video
 	}
@@ -374,6 +325,80 @@ func (p *Plan) composeWith(q *Plan) error {
 		p.Cut = q.Cut
 	}
 	return nil
+}
+
+// composeEpisodes returns the episodes that two plans of the same sources keep, with the changes of
+// both.
+func composeEpisodes(earlier, later []Episode) (out []Episode) {
+	type place struct{ source, episode int }
+	laterAt := map[place][]Episode{}
+	for _, e := range later {
+		at := place{e.Source, e.Episode}
+		laterAt[at] = append(laterAt[at], e)
+	}
+	for _, e := range earlier {
+		for _, next := range laterAt[place{e.Source, e.Episode}] {
+			both := e.intersect(next)
+			if both.From < both.To {
+				out = append(out, both)
+			}
+		}
+	}
+	return out
+}
+
+// intersect returns the rows that both episodes have, with the changes of e and then those of next.
+func (e Episode) intersect(next Episode) Episode {
+	e.From = max(e.From, next.From)
+	e.To = min(e.To, next.To)
+	if next.Texts != nil {
+		texts := maps.Clone(next.Texts)
+		for old, text := range e.Texts {
+			texts[old] = text
+			if last, ok := next.Texts[text]; ok {
+				texts[old] = last
+			}
+		}
+		e.Texts = texts
+	}
+	e.Rows = slices.Concat(e.Rows, next.Rows)
+	return e
+}
+
+// composeKeys returns the keys that two plans of the same sources keep, with the names and the added
+// keys of both.
+func composeKeys(earlier, later []Key) (out []Key, err error) {
+	source := func(k Key) string { return strings.Join(k.From, "\x00") }
+	for _, k := range earlier {
+		if k.Added != nil {
+			out = append(out, k)
+			continue
+		}
+		hasSource := func(o Key) bool { return o.Added == nil && source(o) == source(k) }
+		i := slices.IndexFunc(later, hasSource)
+		if i < 0 {
+			continue
+		}
+		original := k.From[0]
+		name := later[i].Key
+		if name != original && name != k.Key {
+			if k.Key != original {
+				return nil, misuse(
+					robocache.Where{"stream": original},
+					fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, name),
+					"",
+				)
+			}
+			k.Key = name
+		}
+		out = append(out, k)
+	}
+	for _, k := range later {
+		if k.Added != nil {
+			out = append(out, k)
+		}
+	}
+	return out, nil
 }
 
 // checkResult returns an error if the result would have no episodes, or two features with one name.

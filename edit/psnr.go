@@ -45,63 +45,78 @@ func (v *planDataset) comparePSNR(
 		if source == nil || source.Kind != robocache.KindVideo {
 			continue
 		}
-		var was, is []robocache.Row // rows with encoded frames, in the source and in the result
-		for e, m := range w.Episodes {
-			if m.New < 0 {
-				continue
-			}
-			isCopied := m.Video[f.Key] == "copied"
-			ends := m.Ends[f.Key] // frames that were encoded at the two ends of a copied segment
-			for k := range m.Length {
-				if isCopied && k >= ends[0] && k < m.Length-ends[1] {
-					continue
-				}
-				was = append(was, robocache.Row{Episode: e, Index: k})
-				is = append(is, robocache.Row{Episode: m.New, Index: k})
-			}
-		}
-		n := min(len(is), psnrFrames, max(1, psnrBytes/max(1, 3*f.Width*f.Height)))
-		for i := range n {
-			k := (2*i + 1) * len(is) / (2 * n)
-			was[i], is[i] = was[k], is[k]
-		}
-		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
-		frames := make([][]byte, n)
-		err := eachFrame(
-			ctx,
-			v,
-			f.Key,
-			was[:n],
-			spec,
-			func(i int, pix []byte) { frames[i] = slices.Clone(pix) },
-		)
+		was, is := encodedRows(w, &f)
+		p, err := v.cameraPSNR(ctx, ds, &f, was, is)
 		if err != nil {
 			return nil, err
 		}
-		p := PSNR{Min: math.Inf(1)}
-		if err := eachFrame(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
-			if frames[i] == nil {
-				return // the source frame is black
-			}
-			sum := 0
-			for j, x := range pix {
-				d := int(x) - int(frames[i][j])
-				sum += d * d
-			}
-			db := min(100, 10*math.Log10(255*255*float64(len(pix))/float64(sum)))
-			p.Min, p.Mean, p.Frames = min(p.Min, db), p.Mean+db, p.Frames+1
-		}); err != nil {
-			return nil, err
-		}
 		if p.Frames > 0 {
-			out[f.Key] = PSNR{
-				math.Round(100*p.Min) / 100,
-				math.Round(100*p.Mean/float64(p.Frames)) / 100,
-				p.Frames,
-			}
+			out[f.Key] = p
 		}
 	}
 	return out, nil
+}
+
+// encodedRows returns rows of a camera whose frames were encoded, in the source and in the result.
+// They are evenly spaced, and at most psnrFrames of at most psnrBytes.
+func encodedRows(w *write.Report, f *robocache.Feature) (was, is []robocache.Row) {
+	for e, m := range w.Episodes {
+		if m.New < 0 {
+			continue
+		}
+		isCopied := m.Video[f.Key] == "copied"
+		ends := m.Ends[f.Key] // frames that were encoded at the two ends of a copied segment
+		for k := range m.Length {
+			if isCopied && k >= ends[0] && k < m.Length-ends[1] {
+				continue
+			}
+			was = append(was, robocache.Row{Episode: e, Index: k})
+			is = append(is, robocache.Row{Episode: m.New, Index: k})
+		}
+	}
+	frameBytes := max(1, 3*f.Width*f.Height)
+	n := min(len(is), psnrFrames, max(1, psnrBytes/frameBytes))
+	for i := range n {
+		k := (2*i + 1) * len(is) / (2 * n)
+		was[i], is[i] = was[k], is[k]
+	}
+	return was[:n], is[:n]
+}
+
+// cameraPSNR compares the frames of rows of the result with those of the source.
+func (v *planDataset) cameraPSNR(
+	ctx context.Context,
+	result robocache.Dataset,
+	f *robocache.Feature,
+	was, is []robocache.Row,
+) (PSNR, error) {
+	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
+	frames := make([][]byte, len(was))
+	keep := func(i int, pix []byte) { frames[i] = slices.Clone(pix) }
+	if err := eachFrame(ctx, v, f.Key, was, spec, keep); err != nil {
+		return PSNR{}, err
+	}
+	p := PSNR{Min: math.Inf(1)}
+	compare := func(i int, pix []byte) {
+		if frames[i] == nil {
+			return // the source frame is black
+		}
+		sum := 0
+		for j, x := range pix {
+			d := int(x) - int(frames[i][j])
+			sum += d * d
+		}
+		db := min(100, 10*math.Log10(255*255*float64(len(pix))/float64(sum)))
+		p.Min = min(p.Min, db)
+		p.Mean += db
+		p.Frames++
+	}
+	if err := eachFrame(ctx, result, f.Key, is, spec, compare); err != nil {
+		return PSNR{}, err
+	}
+	p.Min = math.Round(100*p.Min) / 100
+	p.Mean = math.Round(100*p.Mean/float64(p.Frames)) / 100
+	return p, nil
 }
 
 // eachFrame decodes the frames of rows of a camera and calls fn for each. pix is valid until the

@@ -74,66 +74,24 @@ func (v *planDataset) writeRecordings(
 	if len(v.sideRates) == 0 || v.sideProblem != "" {
 		return nil
 	}
-	sources := make([]robocache.Dataset, len(v.srcs))
-	positions := make([]map[string]int, len(v.srcs)) // position of each recording, by file name
+	sources, err := v.openRecordings(ctx)
 	defer func() {
-		for _, ds := range sources {
-			if ds != nil {
-				_ = ds.Close()
-			}
+		for _, s := range sources {
+			_ = s.Close()
 		}
 	}()
-	for i, src := range v.srcs {
-		uri := joinURI(src.Info().URI, write.RecordingsFolder)
-		var err error
-		sources[i], err = robocache.Open(ctx, uri,
-			robocache.OpenOptions{Format: write.RecordingsFormat})
-		if err != nil {
-			return err
-		}
-		recording := sources[i].Capabilities().Recording
-		if recording == nil {
-			return misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", "")
-		}
-		positions[i] = map[string]int{}
-		for e := range sources[i].Info().Episodes {
-			positions[i][recording(e)] = e
-		}
+	if err != nil {
+		return err
 	}
-	plan := &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}
-	for _, k := range v.plan.Keys {
-		if _, ok := v.sideRates[k.Key]; ok {
-			plan.Keys = append(plan.Keys, k)
-		}
+	plan, numbers, err := v.planRecordings(r, sources)
+	if err != nil {
+		return err
 	}
-	plan.Keys = append(
-		plan.Keys,
-		Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))},
-	)
-	var numbers []int64
-	for i, m := range r.Episodes {
-		if m.New < 0 {
-			continue
-		}
-		e := v.plan.Episodes[i]
-		src := v.srcs[e.Source]
-		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
-		at, ok := positions[e.Source][path.Base(file)]
-		if !ok || sources[e.Source].Len(at) != src.Len(e.Episode) {
-			return robocache.Malformed(
-				"edit",
-				robocache.Where{
-					"dataset": src.Info().URI,
-					"file":    file,
-					"episode": src.Info().EpisodeIndex(e.Episode),
-				},
-				"the recording of the episode is missing, or has another number of rows",
-			).WithHint("Fetch the file again, or delete the episode.")
-		}
-		e.Episode = at
-		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))
+	datasets := make([]robocache.Dataset, len(sources))
+	for i, s := range sources {
+		datasets[i] = s.Dataset
 	}
-	cut, err := newPlanDataset(ctx, plan, sources)
+	cut, err := newPlanDataset(ctx, plan, datasets)
 	if err != nil {
 		return err
 	}
@@ -156,6 +114,76 @@ func (v *planDataset) writeRecordings(
 		return err
 	}
 	return nil
+}
+
+// recordingsDataset is the dataset of a source's recordings.
+type recordingsDataset struct {
+	robocache.Dataset
+	positions map[string]int // of each recording, by file name
+}
+
+// openRecordings opens the recordings of each source. The caller must close the returned datasets,
+// also on an error.
+func (v *planDataset) openRecordings(ctx context.Context) (out []recordingsDataset, err error) {
+	for _, src := range v.srcs {
+		uri := joinURI(src.Info().URI, write.RecordingsFolder)
+		ds, err := robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat})
+		if err != nil {
+			return out, err
+		}
+		opened := recordingsDataset{ds, map[string]int{}}
+		out = append(out, opened)
+		recording := ds.Capabilities().Recording
+		if recording == nil {
+			return out, misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", "")
+		}
+		for e := range ds.Info().Episodes {
+			opened.positions[recording(e)] = e
+		}
+	}
+	return out, nil
+}
+
+// planRecordings returns the plan of the result's recordings and the number of each.
+func (v *planDataset) planRecordings(
+	r *write.Report,
+	sources []recordingsDataset,
+) (plan *Plan, numbers []int64, err error) {
+	plan = &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}
+	for _, k := range v.plan.Keys {
+		if _, ok := v.sideRates[k.Key]; ok {
+			plan.Keys = append(plan.Keys, k)
+		}
+	}
+	plan.Keys = append(
+		plan.Keys,
+		Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))},
+	)
+	for i, m := range r.Episodes {
+		if m.New < 0 {
+			continue
+		}
+		e := v.plan.Episodes[i]
+		src := v.srcs[e.Source]
+		recordings := sources[e.Source]
+		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
+		at, ok := recordings.positions[path.Base(file)]
+		if !ok || recordings.Len(at) != src.Len(e.Episode) {
+			return nil, nil, robocache.Malformed(
+				"edit",
+				robocache.Where{
+					"dataset": src.Info().URI,
+					"file":    file,
+					"episode": src.Info().EpisodeIndex(e.Episode),
+				},
+				"the recording of the episode is missing, or has another number of rows",
+			).WithHint("Fetch the file again, or delete the episode.")
+		}
+		e.Episode = at
+		plan.Episodes = append(plan.Episodes, e)
+		numbers = append(numbers, int64(m.New))
+	}
+	return plan, numbers, nil
 }
 
 // removeRecordings removes the recordings of a result whose writing failed.

@@ -111,8 +111,9 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	defer crash.Recover("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
-	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) ||
-		len(req.Plans) > 0 && req.Cut == CutSnap {
+	isCut := slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut)
+	snapsTooLate := len(req.Plans) > 0 && req.Cut == CutSnap
+	if !isCut || snapsTooLate {
 		return nil, misuse(
 			nil,
 			"cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made",
@@ -182,26 +183,12 @@ func (e *editor) openSources(ctx context.Context) error {
 		if len(e.req.Plans) == 0 {
 			continue
 		}
-		want := e.req.Plans[0].Sources[i]
-		got, err := datasetFingerprint(ctx, e.srcs[i])
-		if err != nil {
+		planned := e.req.Plans[0].Sources[i]
+		if err := checkUnchanged(ctx, opened, planned, uri); err != nil {
 			return err
 		}
-		isSame := got == want.Fingerprint
-		if isSame && want.State != "" {
-			isSame = filesState(ctx, e.srcs[i]) == want.State
-		}
-		if !isSame {
-			return robocache.Misuse(
-				"edit",
-				robocache.Where{"dataset": uri},
-				"the dataset is not the one that was planned, or its files were changed since: "+
-					"fingerprint",
-			).Expected(want.Fingerprint+" "+want.State, got+" "+filesState(ctx, e.srcs[i])).
-				WithHint("plan again")
-		}
-		if !want.HZ.Zero() {
-			grid, err := resampleSource(ctx, e.srcs[i], want.HZ)
+		if !planned.HZ.Zero() {
+			grid, err := resampleSource(ctx, opened, planned.HZ)
 			if err != nil {
 				return err
 			}
@@ -220,6 +207,28 @@ func (e *editor) openSources(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkUnchanged returns an error if a dataset is not the planned source, or was changed since.
+func checkUnchanged(ctx context.Context, ds robocache.Dataset, planned Source, uri string) error {
+	fingerprint, err := datasetFingerprint(ctx, ds)
+	if err != nil {
+		return err
+	}
+	isSame := fingerprint == planned.Fingerprint
+	if isSame && planned.State != "" {
+		isSame = filesState(ctx, ds) == planned.State
+	}
+	if isSame {
+		return nil
+	}
+	return robocache.Misuse(
+		"edit",
+		robocache.Where{"dataset": uri},
+		"the dataset is not the one that was planned, or its files were changed since: "+
+			"fingerprint",
+	).Expected(planned.Fingerprint+" "+planned.State, fingerprint+" "+filesState(ctx, ds)).
+		WithHint("plan again")
 }
 
 func (e *editor) close() {

@@ -32,50 +32,11 @@ func (e *editor) splitEpisodes(ctx context.Context, v *Verb) error {
 	if err := e.plan.checkResult(); err != nil {
 		return err
 	}
-	n := len(e.plan.Episodes)
-	var names []string
-	var parts [][]int
-	switch {
-	case v.Label != "":
-		return misuse(
-			nil,
-			"a label without a file of flags",
-			"Name the file: "+robocache.Option("flags"),
-		)
-	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
-		return misuse(nil, "split: by task, or into parts", "")
-	case v.By == "task":
-		var err error
-		if names, parts, err = e.splitByTask(ctx); err != nil {
-			return err
-		}
-	default:
-		shares, err := e.parseShares(v.Into)
-		if err != nil {
-			return err
-		}
-		for _, s := range shares {
-			names = append(names, s.name)
-		}
-		if shares[0].positions != nil {
-			if v.Seed != nil || v.Stratify != "" || v.Group != "" {
-				return misuse(
-					nil,
-					"split into ranges leaves nothing to deal out",
-					"leave seed, stratify and group out",
-				)
-			}
-			for _, s := range shares {
-				parts = append(parts, s.positions)
-			}
-		} else {
-			units, err := e.splitUnits(ctx, v)
-			if err != nil {
-				return err
-			}
-			parts = dealUnits(units, shares)
-		}
+	names, parts, err := e.chooseParts(ctx, v)
+	if err != nil {
+		return err
 	}
+	n := len(e.plan.Episodes)
 	used := 0
 	for i, part := range parts {
 		if len(part) == 0 {
@@ -102,6 +63,51 @@ func (e *editor) splitEpisodes(ctx context.Context, v *Verb) error {
 		}
 	}
 	return nil
+}
+
+// chooseParts returns the names of the parts and the positions of their episodes in the plan.
+func (e *editor) chooseParts(
+	ctx context.Context,
+	v *Verb,
+) (names []string, parts [][]int, err error) {
+	switch {
+	case v.Label != "":
+		return nil, nil, misuse(
+			nil,
+			"a label without a file of flags",
+			"Name the file: "+robocache.Option("flags"),
+		)
+	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
+		return nil, nil, misuse(nil, "split: by task, or into parts", "")
+	case v.By == "task":
+		return e.splitByTask(ctx)
+	}
+	shares, err := e.parseShares(v.Into)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range shares {
+		names = append(names, s.name)
+	}
+	intoRanges := shares[0].positions != nil
+	if !intoRanges {
+		units, err := e.splitUnits(ctx, v)
+		if err != nil {
+			return nil, nil, err
+		}
+		return names, dealUnits(units, shares), nil
+	}
+	if v.Seed != nil || v.Stratify != "" || v.Group != "" {
+		return nil, nil, misuse(
+			nil,
+			"split into ranges leaves nothing to deal out",
+			"leave seed, stratify and group out",
+		)
+	}
+	for _, s := range shares {
+		parts = append(parts, s.positions)
+	}
+	return names, parts, nil
 }
 
 // addPart adds a part of a split and returns its plan.
@@ -132,14 +138,46 @@ func Deal(
 		for i, ep := range p.Episodes {
 			part[i] = int(ds.Info().EpisodeIndex(ep.Episode))
 		}
-		names, parts = append(names, p.Part), append(parts, part)
+		names = append(names, p.Part)
+		parts = append(parts, part)
 	}
 	return names, parts, nil
 }
 
+// rounding is the tolerance of sums of fractions.
+const rounding = 1e-9
+
 // parseShares parses name=0.8, name=40, name=rest and name=0-79,90.
-func (e *editor) parseShares(into []string) (out []partShare, err error) {
-	var texts []string
+func (e *editor) parseShares(into []string) ([]partShare, error) {
+	texts := shareTexts(into)
+	hasRange := func(text string) bool { return strings.ContainsAny(text, "-,") }
+	if len(texts) < 2 && !slices.ContainsFunc(texts, hasRange) {
+		return nil, misuse(
+			nil,
+			"split needs the names of its parts",
+			robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79",
+		)
+	}
+	p := shareParser{
+		total:    float64(len(e.plan.Episodes)),
+		numbered: e.numberedInfo(),
+		owners:   map[int]string{},
+		rest:     -1,
+	}
+	for _, text := range texts {
+		name, value, _ := strings.Cut(text, "=")
+		if err := p.parseShare(name, value); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.checkSum(); err != nil {
+		return nil, err
+	}
+	return p.shares, nil
+}
+
+// shareTexts returns the texts of the shares. A comma separates shares, and the ranges of a share.
+func shareTexts(into []string) (texts []string) {
 	for part := range strings.SplitSeq(strings.Join(into, ","), ",") {
 		if !strings.Contains(part, "=") && len(texts) > 0 {
 			texts[len(texts)-1] += "," + part
@@ -147,77 +185,101 @@ func (e *editor) parseShares(into []string) (out []partShare, err error) {
 			texts = append(texts, part)
 		}
 	}
-	if len(texts) < 2 &&
-		!slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
-		return out, misuse(
+	return texts
+}
+
+// shareParser parses the shares of a split, one after the other.
+type shareParser struct {
+	total    float64         // episodes of the plan
+	numbered *robocache.Info // numbers of the episodes
+	shares   []partShare
+	owners   map[int]string // name of the part, by position of an episode in a range
+	sum      float64        // of the fractions
+	rest     int            // index of the share name=rest, or -1
+	ranges   int            // shares that are ranges
+}
+
+// parseShare parses the value of a share and adds it.
+func (p *shareParser) parseShare(name, value string) error {
+	if !p.isNewName(name) {
+		return misuse(
 			nil,
-			"split needs the names of its parts",
-			robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79",
+			"split: no name for a part, or twice: "+strconv.Quote(name),
+			"it becomes a folder",
 		)
 	}
-	n, numbered := float64(len(e.plan.Episodes)), e.numberedInfo()
-	seen, taken := map[string]bool{}, map[int]string{}
-	sum, rest, ranges := 0.0, -1, 0
-	for i, text := range texts {
-		name, what, _ := strings.Cut(text, "=")
-		if name == "" || name == "." || name == ".." || seen[name] ||
-			strings.ContainsFunc(
-				name,
-				func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) },
-			) {
-			return out, misuse(
-				nil,
-				"split: no name for a part, or twice: "+strconv.Quote(name),
-				"it becomes a folder",
+	share := partShare{name: name}
+	fraction, fractionErr := strconv.ParseFloat(value, 64)
+	count, countErr := strconv.Atoi(value)
+	switch {
+	case value == "rest" && p.rest < 0:
+		p.rest = len(p.shares)
+	case countErr == nil && count >= 0:
+		share.fraction = float64(count) / p.total
+	case fractionErr == nil && fraction > 0 && fraction <= 1:
+		share.fraction = fraction
+	default:
+		p.ranges++
+		positions, err := p.takeRange(name, value)
+		if err != nil {
+			return err
+		}
+		share.positions = positions
+	}
+	p.sum += share.fraction
+	p.shares = append(p.shares, share)
+	return nil
+}
+
+// isNewName reports whether a part can have the name: it is unused, and the name of a folder.
+func (p *shareParser) isNewName(name string) bool {
+	isUsed := slices.ContainsFunc(p.shares, func(s partShare) bool { return s.name == name })
+	isForbidden := func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }
+	isFolder := !slices.Contains([]string{"", ".", ".."}, name) &&
+		!strings.ContainsFunc(name, isForbidden)
+	return isFolder && !isUsed
+}
+
+// takeRange returns the positions of a range of episodes. No episode may be in two ranges.
+func (p *shareParser) takeRange(name, value string) ([]int, error) {
+	positions, err := p.numbered.ParseEpisodes(value)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range positions {
+		if other, ok := p.owners[i]; ok {
+			return nil, misuse(
+				robocache.Where{"episode": p.numbered.EpisodeIndex(i)},
+				"split: an episode in both "+other+" and "+name,
+				"",
 			)
 		}
-		seen[name] = true
-		s := partShare{name: name}
-		f, err := strconv.ParseFloat(what, 64)
-		count, whole := strconv.Atoi(what)
-		switch {
-		case what == "rest" && rest < 0:
-			rest = i
-		case whole == nil && count >= 0:
-			s.fraction = float64(count) / n
-		case err == nil && f > 0 && f <= 1:
-			s.fraction = f
-		default:
-			ranges++
-			if s.positions, err = numbered.ParseEpisodes(what); err != nil {
-				return out, err
-			}
-			for _, i := range s.positions {
-				if other, ok := taken[i]; ok {
-					return out, misuse(
-						robocache.Where{"episode": numbered.EpisodeIndex(i)},
-						"split: an episode in both "+other+" and "+name,
-						"",
-					)
-				}
-				taken[i] = name
-			}
-		}
-		sum += s.fraction
-		out = append(out, s)
+		p.owners[i] = name
 	}
+	return positions, nil
+}
+
+// checkSum returns an error if the shares are not the whole. It sets the fraction of name=rest.
+func (p *shareParser) checkSum() error {
+	tooMuch := p.sum > 1+rounding
+	tooLittle := p.rest < 0 && p.sum < 1-rounding
 	switch {
-	case ranges > 0 && ranges < len(out):
-		return out, misuse(
+	case p.ranges > 0 && p.ranges < len(p.shares):
+		return misuse(
 			nil,
 			"split: ranges of episodes, or fractions and counts, not a mixture",
 			"",
 		)
-	case ranges == 0 && (sum > 1+1e-9 || rest < 0 && sum < 1-1e-9):
-		return out, misuse(
+	case p.ranges == 0 && (tooMuch || tooLittle):
+		return misuse(
 			nil,
-			fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n),
+			fmt.Sprintf("split: the parts are %.6g of %g episodes", p.sum*p.total, p.total),
 			"every episode goes into one part; name=rest takes those that are left",
 		)
-	case rest >= 0:
-		out[rest].fraction = 1 - sum
+	case p.rest >= 0:
+		p.shares[p.rest].fraction = 1 - p.sum
 	}
-	return out, nil
+	return nil
 }
 
 // splitUnit is a set of episodes that must go into the same part.
@@ -296,6 +358,21 @@ func (e *editor) groupValue(
 	return string(raw), nil
 }
 
+// partFor returns the first part with space for size episodes, or else the part with most space.
+// whole has the sizes of the parts, and given the episodes that they have already.
+func partFor(size int, whole, given []int) int {
+	best := 0
+	for i := range whole {
+		if whole[i]-given[i] >= size {
+			return i
+		}
+		if whole[i]-given[i] > whole[best]-given[best] {
+			best = i
+		}
+	}
+	return best
+}
+
 // dealUnits gives each part its share of every stratum, by largest remainder. Rounding errors of
 // one stratum are carried over to the next.
 func dealUnits(units []splitUnit, shares []partShare) [][]int {
@@ -307,7 +384,8 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 		}
 		strata[u.stratum] = append(strata[u.stratum], u)
 	}
-	parts, carry := make([][]int, len(shares)), make([]float64, len(shares))
+	parts := make([][]int, len(shares))
+	carry := make([]float64, len(shares))
 	for _, name := range order {
 		size := 0
 		for _, u := range strata[name] {
@@ -317,16 +395,19 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 		for i, s := range shares {
 			quota[i] = s.fraction*float64(size) + carry[i]
 		}
-		whole, left := make([]int, len(shares)), size
+		whole := make([]int, len(shares))
+		left := size
 		for i, q := range quota {
-			whole[i] = max(0, int(math.Floor(q+1e-9)))
+			whole[i] = max(0, int(math.Floor(q+rounding)))
 			left -= whole[i]
 		}
 		for ; left != 0; left -= sign(left) { // negative if a carry is taken back
 			best := 0
 			for i := range quota {
-				if float64(sign(left))*(quota[i]-float64(whole[i])-quota[best]+
-					float64(whole[best])) > 1e-9 && (left > 0 || whole[i] > 0) {
+				lacks := quota[i] - float64(whole[i]) - quota[best] + float64(whole[best])
+				lacksMore := float64(sign(left))*lacks > rounding
+				canChange := left > 0 || whole[i] > 0
+				if lacksMore && canChange {
 					best = i
 				}
 			}
@@ -334,16 +415,7 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 		}
 		given := make([]int, len(shares))
 		for _, u := range strata[name] {
-			best := 0 // the first part with enough space, else the one with most space
-			for i := range shares {
-				if whole[i]-given[i] >= len(u.positions) {
-					best = i
-					break
-				}
-				if whole[i]-given[i] > whole[best]-given[best] {
-					best = i
-				}
-			}
+			best := partFor(len(u.positions), whole, given)
 			given[best] += len(u.positions)
 			parts[best] = append(parts[best], u.positions...)
 		}
@@ -368,7 +440,8 @@ func (e *editor) splitByTask(ctx context.Context) (names []string, parts [][]int
 		return names, parts, err
 	}
 	defer v.Close()
-	at, taken := map[string]int{}, map[string]bool{}
+	at := map[string]int{}
+	taken := map[string]bool{}
 	for i := range e.plan.Episodes {
 		episode, err := v.Episode(ctx, i)
 		if err != nil {

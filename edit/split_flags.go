@@ -17,8 +17,9 @@ const restPart = "rest"
 // them.
 func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	where := robocache.Where{"file": v.Flags}
+	dealsOut := v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0
 	switch {
-	case v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0:
+	case dealsOut:
 		return misuse(
 			where,
 			"split: the flags name the parts",
@@ -56,25 +57,17 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	parts := map[string][]Episode{} // by label
 	var rest []Episode
 	for i, p := range e.plan.Episodes {
-		at := p.From
-		add := func(to *[]Episode, from, end int) {
-			if from < end {
-				q := p
-				q.From, q.To = from, end
-				*to = append(*to, q)
-			}
-		}
-		merged, err := mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To)
+		flags, err := mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To)
 		if err != nil {
 			return err
 		}
-		for _, f := range merged {
-			part := parts[f.label]
-			add(&rest, at, f.rows[0])
-			add(&part, f.rows[0], f.rows[1])
-			parts[f.label], at = part, f.rows[1]
+		at := p.From // rows before it are in a part
+		for _, f := range flags {
+			rest = appendRows(rest, p, at, f.rows[0])
+			parts[f.label] = appendRows(parts[f.label], p, f.rows[0], f.rows[1])
+			at = f.rows[1]
 		}
-		add(&rest, at, p.To)
+		rest = appendRows(rest, p, at, p.To)
 	}
 	if len(parts) == 0 {
 		return misuse(where, "split: no episode and no row is flagged", "")
@@ -87,6 +80,16 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		e.addPart(restPart, rest)
 	}
 	return nil
+}
+
+// appendRows appends the rows [from, to) of an episode if there are any.
+func appendRows(part []Episode, p Episode, from, to int) []Episode {
+	if from >= to {
+		return part
+	}
+	p.From = from
+	p.To = to
+	return append(part, p)
 }
 
 // mergeFlags returns the flags of one episode in order and without overlap, within the source rows

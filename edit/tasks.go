@@ -38,7 +38,8 @@ func (p *Episode) relabelTexts(names map[string]string, all []string) {
 			texts[was] = text
 		}
 	}
-	p.Texts, p.Rows = texts, slices.Clone(p.Rows)
+	p.Texts = texts
+	p.Rows = slices.Clone(p.Rows)
 	for i, r := range p.Rows {
 		if text, ok := names[r.Text]; ok {
 			p.Rows[i].Text = text
@@ -85,8 +86,8 @@ func (v *planDataset) Text(
 // rowTasks returns the task of each row of an episode, or nil if rows have no tasks.
 func (v *planDataset) rowTasks(ctx context.Context, e int) ([]string, error) {
 	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) ||
-		errors.Is(err, robocache.ErrUnsupported) {
+	noTasks := []error{robocache.ErrNotFound, robocache.ErrMisuse, robocache.ErrUnsupported}
+	if slices.ContainsFunc(noTasks, func(class error) bool { return errors.Is(err, class) }) {
 		return nil, nil
 	}
 	if err != nil {
@@ -132,18 +133,51 @@ func (v *planDataset) episodeTasks(
 // numberTasks numbers the tasks of the result. Used tasks come first, in the order of the sources'
 // numbers, and new tasks follow.
 func (v *planDataset) numberTasks(ctx context.Context) error {
-	used := map[string]bool{}
-	var order []string // the texts in the order of their first use
+	order, err := v.usedTasks(ctx)
+	if err != nil {
+		return err
+	}
+	v.taskNumbers = map[string]int64{}
+	v.info.Tasks = nil
+	number := func(text string) {
+		if _, ok := v.taskNumbers[text]; ok {
+			return
+		}
+		index := int64(len(v.taskNumbers))
+		v.taskNumbers[text] = index
+		v.info.Tasks = append(v.info.Tasks, robocache.Task{Index: index, Text: text})
+	}
+	isUsed := map[string]bool{}
+	for _, text := range order {
+		isUsed[text] = true
+	}
+	for _, ds := range v.srcs {
+		for _, t := range ds.Info().Tasks {
+			if isUsed[t.Text] {
+				number(t.Text)
+			}
+		}
+	}
+	for _, text := range order {
+		number(text)
+	}
+	return nil
+}
+
+// usedTasks returns the task texts of the episodes and of the columns of task numbers, in the order
+// of their first use.
+func (v *planDataset) usedTasks(ctx context.Context) (order []string, err error) {
+	seen := map[string]bool{}
 	use := func(text string) {
-		if !used[text] {
-			used[text] = true
+		if !seen[text] {
+			seen[text] = true
 			order = append(order, text)
 		}
 	}
 	for e := range v.plan.Episodes {
 		episode, err := v.Episode(ctx, e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, text := range episode.Tasks {
 			use(text)
@@ -154,51 +188,44 @@ func (v *planDataset) numberTasks(ctx context.Context) error {
 			continue
 		}
 		for e := range v.plan.Episodes {
-			rows := robocache.RowsOf(e, 0, v.Len(e))
-			raw := make([]byte, 8*len(rows))
-			// v.taskNumbers is still nil, so Gather returned the sources' numbers.
-			if err := v.Gather(ctx, f.Key, rows, raw); err != nil {
-				return err
-			}
-			for i, r := range rows {
-				number := int64(binary.LittleEndian.Uint64(raw[8*i:]))
-				text, ok, err := v.taskText(r, number)
-				if err != nil {
-					return err
-				}
-				if ok {
-					use(text)
-				}
+			if err := v.eachTaskText(ctx, f.Key, e, use); err != nil {
+				return nil, err
 			}
 		}
 	}
-	v.taskNumbers = map[string]int64{}
-	v.info.Tasks = nil
-	number := func(text string) {
-		if _, ok := v.taskNumbers[text]; !ok && used[text] {
-			v.taskNumbers[text] = int64(len(v.taskNumbers))
-			v.info.Tasks = append(
-				v.info.Tasks,
-				robocache.Task{Index: v.taskNumbers[text], Text: text},
-			)
-		}
+	return order, nil
+}
+
+// eachTaskText calls use with the text of each task number in a column of an episode.
+func (v *planDataset) eachTaskText(
+	ctx context.Context,
+	key string,
+	episode int,
+	use func(text string),
+) error {
+	rows := robocache.RowsOf(episode, 0, v.Len(episode))
+	raw := make([]byte, 8*len(rows))
+	// v.taskNumbers is still nil, so Gather returns the sources' numbers.
+	if err := v.Gather(ctx, key, rows, raw); err != nil {
+		return err
 	}
-	for _, ds := range v.srcs {
-		for _, t := range ds.Info().Tasks {
-			number(t.Text)
+	for i, r := range rows {
+		number := int64(binary.LittleEndian.Uint64(raw[8*i:]))
+		text, ok, err := v.taskText(r, number)
+		if err != nil {
+			return err
 		}
-	}
-	for _, text := range order {
-		number(text)
+		if ok {
+			use(text)
+		}
 	}
 	return nil
 }
 
 // holdsTaskNumbers reports whether a column holds task numbers, as GR00T's annotations do.
 func holdsTaskNumbers(f *robocache.Feature) bool {
-	return strings.HasPrefix(f.Key, "annotation.") && f.Kind == robocache.KindNumeric &&
-		f.DType == robocache.Int64 &&
-		f.Scalar()
+	isInteger := f.Kind == robocache.KindNumeric && f.DType == robocache.Int64
+	return strings.HasPrefix(f.Key, "annotation.") && isInteger && f.Scalar()
 }
 
 // taskText returns the task text for a source's task number at a row of the result.

@@ -28,7 +28,8 @@ func parseBound(text string) (*trimBound, error) {
 	b := &trimBound{fromEnd: strings.HasPrefix(text, "-")}
 	number, rows := strings.CutSuffix(strings.TrimPrefix(text, "-"), "r")
 	var err error
-	if b.inRows = rows; rows {
+	b.inRows = rows
+	if rows {
 		b.rows, err = strconv.Atoi(number)
 	} else {
 		b.seconds, err = strconv.ParseFloat(strings.TrimSuffix(number, "s"), 64)
@@ -88,8 +89,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	}
 	defer view.Close()
 	for key := range v.Idle {
-		if f := view.info.Feature(key); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() ||
-			f.Clock != "" {
+		if !isNumberColumn(view.info.Feature(key)) {
 			return misuse(
 				robocache.Where{"stream": key},
 				"trim: no column of numbers to rest",
@@ -97,115 +97,171 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 			)
 		}
 	}
-	choice := v.Choice
-	cut := map[int][][]int{}
-	if choice.Flags, choice.Label = "", ""; v.Flags != "" {
-		flags, err := e.flagsWithLabel(ctx, v.Flags, v.Label, view)
-		if err != nil {
-			return err
-		}
-		for _, f := range flags {
-			if len(f.rows) != 2 {
-				where := robocache.Where{
-					"file":    v.Flags,
-					"episode": view.info.EpisodeIndex(f.position),
-				}
-				return misuse(where, "trim: the flag is of a whole episode, not of rows",
-					"Delete the episode, choose other flags with "+robocache.Option("label")+
-						", or name episodes with "+robocache.Option("episodes"))
-			}
-			cut[f.position] = append(cut[f.position], f.rows)
-		}
+	t := trimmer{editor: e, view: view, verb: v, from: from, to: to}
+	if t.flagged, err = e.flaggedRows(ctx, v, view); err != nil {
+		return err
 	}
-	gone := map[int]bool{}
-	moved := 0
-	choose, err := e.chooseEpisodes(ctx, &choice)
+	choice := v.Choice
+	choice.Flags = ""
+	choice.Label = ""
+	chosen, err := e.chooseEpisodes(ctx, &choice)
 	if err != nil {
 		return err
 	}
-	for _, i := range choose {
+	emptied := map[int]bool{} // positions of episodes without remaining rows
+	for _, i := range chosen {
 		p := &e.plan.Episodes[i]
 		n := p.To - p.From
-		a, b := 0, n
-		times := func() ([]int64, error) { return view.Times(ctx, i, "") }
-		if from != nil && n > 0 {
-			if a, err = from.rowAt(n, times, e.rowDuration); err != nil {
-				return err
-			}
+		start, end, err := t.keptRows(ctx, i)
+		if err != nil {
+			return err
 		}
-		if to != nil && n > 0 {
-			if b, err = to.rowAt(n, times, e.rowDuration); err != nil {
-				return err
-			}
-		}
-		for _, rows := range cut[i] {
-			x, y := rows[0]-p.From, rows[1]-p.From
-			switch {
-			case x <= a:
-				a = max(a, y)
-			case y >= b:
-				b = min(b, x)
-			default:
-				return misuse(
-					robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)},
-					fmt.Sprintf(
-						"trim: rows %d to %d lie in the middle of the episode",
-						rows[0],
-						rows[1],
-					),
-					"Rows at its ends can be cut off. Split those in the middle off with "+
-						robocache.Command("edit split --flags=FILE")+", or delete the episode.",
-				)
-			}
-		}
-		if len(v.Idle) > 0 && a < b {
-			if a, b, err = e.trimIdle(ctx, view, i, v.Idle, a, b); err != nil {
-				return err
-			}
-		}
-		if a < b && e.plan.Cut == CutSnap && (a > 0 || b < n) {
-			x, y, err := e.snapToCopyable(ctx, view, i, a, b)
-			if err != nil {
-				return err
-			}
-			if x != a || y != b {
-				moved++
-			}
-			a, b = x, y
-		}
-		if a >= b {
-			if !v.SkipShort {
-				return misuse(
-					robocache.Where{"episode": view.info.EpisodeIndex(i)},
-					fmt.Sprintf("trim: none of the %d rows is left", n),
-					robocache.Option("skip_short", true)+" deletes such episodes",
-				)
-			}
-			gone[i] = true
+		if start < end {
+			p.To = p.From + end
+			p.From += start
 			continue
 		}
-		p.From, p.To = p.From+a, p.From+b
-	}
-	if moved > 0 {
-		e.plan.Notes = append(
-			e.plan.Notes,
-			fmt.Sprintf("%d cuts moved to where video can be copied", moved),
-		)
-	}
-	if len(gone) > 0 {
-		e.plan.Notes = append(
-			e.plan.Notes,
-			fmt.Sprintf("%d episodes without remaining rows are deleted", len(gone)),
-		)
-		var kept []int
-		for i := range e.plan.Episodes {
-			if !gone[i] {
-				kept = append(kept, i)
-			}
+		if !v.SkipShort {
+			return misuse(
+				robocache.Where{"episode": view.info.EpisodeIndex(i)},
+				fmt.Sprintf("trim: none of the %d rows is left", n),
+				robocache.Option("skip_short", true)+" deletes such episodes",
+			)
 		}
-		e.keepPositions(kept)
+		emptied[i] = true
 	}
+	if t.moved > 0 {
+		e.plan.Notes = append(
+			e.plan.Notes,
+			fmt.Sprintf("%d cuts moved to where video can be copied", t.moved),
+		)
+	}
+	e.deleteEmptied(emptied)
 	return nil
+}
+
+// isNumberColumn reports whether f is a column with the same count of numbers in each row.
+func isNumberColumn(f *robocache.Feature) bool {
+	return f != nil && f.Kind == robocache.KindNumeric && !f.Ragged() && f.Clock == ""
+}
+
+// flaggedRows returns the flagged row ranges of the source by position in the plan. A flag of a
+// whole episode is an error.
+func (e *editor) flaggedRows(
+	ctx context.Context,
+	v *Verb,
+	view *planDataset,
+) (map[int][][]int, error) {
+	if v.Flags == "" {
+		return nil, nil
+	}
+	flags, err := e.flagsWithLabel(ctx, v.Flags, v.Label, view)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int][][]int{}
+	for _, f := range flags {
+		if len(f.rows) != 2 {
+			where := robocache.Where{
+				"file":    v.Flags,
+				"episode": view.info.EpisodeIndex(f.position),
+			}
+			return nil, misuse(where, "trim: the flag is of a whole episode, not of rows",
+				"Delete the episode, choose other flags with "+robocache.Option("label")+
+					", or name episodes with "+robocache.Option("episodes"))
+		}
+		out[f.position] = append(out[f.position], f.rows)
+	}
+	return out, nil
+}
+
+// deleteEmptied deletes the episodes without remaining rows from the plan.
+func (e *editor) deleteEmptied(emptied map[int]bool) {
+	if len(emptied) == 0 {
+		return
+	}
+	e.plan.Notes = append(
+		e.plan.Notes,
+		fmt.Sprintf("%d episodes without remaining rows are deleted", len(emptied)),
+	)
+	var kept []int
+	for i := range e.plan.Episodes {
+		if !emptied[i] {
+			kept = append(kept, i)
+		}
+	}
+	e.keepPositions(kept)
+}
+
+// trimmer computes the rows that the verb trim keeps.
+type trimmer struct {
+	editor   *editor
+	view     *planDataset
+	verb     *Verb
+	from, to *trimBound
+	flagged  map[int][][]int // row ranges of the source by position in the plan
+	moved    int             // episodes whose cut moved to where video can be copied
+}
+
+// keptRows returns the rows [start, end) of the episode at position i that are kept. The rows are
+// counted from the episode's start in the plan.
+func (t *trimmer) keptRows(ctx context.Context, i int) (start, end int, err error) {
+	e := t.editor
+	p := e.plan.Episodes[i]
+	n := p.To - p.From
+	end = n
+	times := func() ([]int64, error) { return t.view.Times(ctx, i, "") }
+	if t.from != nil && n > 0 {
+		if start, err = t.from.rowAt(n, times, e.rowDuration); err != nil {
+			return 0, 0, err
+		}
+	}
+	if t.to != nil && n > 0 {
+		if end, err = t.to.rowAt(n, times, e.rowDuration); err != nil {
+			return 0, 0, err
+		}
+	}
+	for _, rows := range t.flagged[i] {
+		first, last := rows[0]-p.From, rows[1]-p.From
+		switch {
+		case first <= start:
+			start = max(start, last)
+		case last >= end:
+			end = min(end, first)
+		default:
+			return 0, 0, misuse(
+				robocache.Where{
+					"file":    t.verb.Flags,
+					"episode": t.view.info.EpisodeIndex(i),
+				},
+				fmt.Sprintf(
+					"trim: rows %d to %d lie in the middle of the episode",
+					rows[0],
+					rows[1],
+				),
+				"Rows at its ends can be cut off. Split those in the middle off with "+
+					robocache.Command("edit split --flags=FILE")+", or delete the episode.",
+			)
+		}
+	}
+	if len(t.verb.Idle) > 0 && start < end {
+		start, end, err = e.trimIdle(ctx, t.view, i, t.verb.Idle, start, end)
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	isCut := start > 0 || end < n
+	if e.plan.Cut != CutSnap || !isCut || start >= end {
+		return start, end, nil
+	}
+	snappedStart, snappedEnd, err := e.snapToCopyable(ctx, t.view, i, start, end)
+	if err != nil {
+		return 0, 0, err
+	}
+	if snappedStart != start || snappedEnd != end {
+		t.moved++
+	}
+	return snappedStart, snappedEnd, nil
 }
 
 // rowDuration returns the duration of a row in nanoseconds.
@@ -235,7 +291,8 @@ func (e *editor) trimIdle(
 		if err := v.Gather(ctx, key, robocache.RowsOf(episode, from, to-from), raw); err != nil {
 			return 0, 0, err
 		}
-		values, width := robocache.Float64s(nil, f.DType, raw), f.Elements()
+		values := robocache.Float64s(nil, f.DType, raw)
+		width := f.Elements()
 		for i := width; i < len(values); i++ {
 			if d := math.Abs(values[i] - values[i-width]); !(d <= eps) { // NaN counts as movement
 				k := from + i/width
@@ -259,7 +316,8 @@ func (e *editor) snapToCopyable(
 	v *planDataset,
 	episode, from, to int,
 ) (int, int, error) {
-	lib, n := v.Video(), v.Len(episode)
+	lib := v.Video()
+	n := v.Len(episode)
 	var cameras [][]robocache.FrameRef
 	for _, f := range v.info.Features {
 		if f.Kind == robocache.KindVideo {
@@ -273,11 +331,13 @@ func (e *editor) snapToCopyable(
 			}
 		}
 	}
-	fits := func(a, b int) bool {
-		return a < b &&
-			!slices.ContainsFunc(cameras, func(refs []robocache.FrameRef) bool {
-				return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS)
-			})
+	canCopyAll := func(a, b int) bool {
+		for _, refs := range cameras {
+			if !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS) {
+				return false
+			}
+		}
+		return true
 	}
 	// Try the start first; for each start, try the requested end, then ends around it.
 	for d := range n {
@@ -287,7 +347,7 @@ func (e *editor) snapToCopyable(
 			}
 			for back := 0; back <= min(maxHidden, n); back++ {
 				for _, b := range []int{to + back, to - back} {
-					if b <= n && fits(a, b) {
+					if a < b && b <= n && canCopyAll(a, b) {
 						return a, b, nil
 					}
 				}

@@ -81,8 +81,8 @@ var bookkeepingColumns = []string{
 
 // checkFeatureName returns an error if name cannot be the name of a new feature.
 func checkFeatureName(name string) error {
-	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") ||
-		slices.Contains(bookkeepingColumns, name) {
+	isFileName := strings.Trim(name, ".") != "" && !strings.ContainsAny(name, "/\x00")
+	if !isFileName || slices.Contains(bookkeepingColumns, name) {
 		return misuse(
 			robocache.Where{"stream": name},
 			"no name for a feature: "+strconv.Quote(name),
@@ -130,7 +130,10 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 
 // relabelTasks replaces task texts, or sets the task of some rows.
 func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
-	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
+	hasRows := v.Rows != ""
+	hasNames := len(v.Names) > 0
+	hasText := v.Text != ""
+	if hasRows == hasNames || hasRows != hasText {
 		return misuse(
 			nil,
 			"relabel needs old=new, or rows with a text",
@@ -138,37 +141,7 @@ func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
 		)
 	}
 	if v.Rows != "" {
-		episode, span, _ := strings.Cut(v.Rows, ":")
-		a, b, _ := strings.Cut(span, "-")
-		var at [3]int
-		for k, text := range []string{episode, a, b} {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 {
-				return misuse(
-					nil,
-					"rows: expected such as 3:40-80, found "+strconv.Quote(v.Rows),
-					"",
-				)
-			}
-			at[k] = n
-		}
-		episodePosition, err := e.numberedInfo().EpisodePosition(int64(at[0]))
-		if err != nil {
-			return err
-		}
-		p := &e.plan.Episodes[episodePosition]
-		if n := p.To - p.From; at[1] >= at[2] || at[2] > n {
-			return misuse(
-				robocache.Where{"episode": at[0]},
-				fmt.Sprintf("rows %d to %d of %d", at[1], at[2], n),
-				"from-to, to not included",
-			)
-		}
-		p.Rows = append(
-			slices.Clone(p.Rows),
-			Relabel{From: p.From + at[1], To: p.From + at[2], Text: v.Text},
-		)
-		return nil
+		return e.relabelRows(v)
 	}
 	used := map[string]bool{}
 	view, err := e.openPlan(ctx)
@@ -205,6 +178,43 @@ func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
 		}
 		e.plan.Episodes[i].relabelTexts(v.Names, texts)
 	}
+	return nil
+}
+
+// relabelRows sets the task of some rows of an episode.
+func (e *editor) relabelRows(v *Verb) error {
+	episodeText, span, _ := strings.Cut(v.Rows, ":")
+	fromText, toText, _ := strings.Cut(span, "-")
+	var numbers [3]int
+	for k, text := range []string{episodeText, fromText, toText} {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return misuse(
+				nil,
+				"rows: expected such as 3:40-80, found "+strconv.Quote(v.Rows),
+				"",
+			)
+		}
+		numbers[k] = n
+	}
+	episode, from, to := numbers[0], numbers[1], numbers[2]
+	position, err := e.numberedInfo().EpisodePosition(int64(episode))
+	if err != nil {
+		return err
+	}
+	p := &e.plan.Episodes[position]
+	n := p.To - p.From
+	if from >= to || to > n {
+		return misuse(
+			robocache.Where{"episode": episode},
+			fmt.Sprintf("rows %d to %d of %d", from, to, n),
+			"from-to, to not included",
+		)
+	}
+	p.Rows = append(
+		slices.Clone(p.Rows),
+		Relabel{From: p.From + from, To: p.From + to, Text: v.Text},
+	)
 	return nil
 }
 

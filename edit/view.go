@@ -129,7 +129,8 @@ func (v *planDataset) describeFeature(
 			)
 		case !found:
 			masked := f.Masked
-			f, found = *src, true
+			f = *src
+			found = true
 			f.Masked = f.Masked || masked
 		default:
 			f.Masked = f.Masked || src.Masked
@@ -275,7 +276,9 @@ func (v *planDataset) Episode(ctx context.Context, e int) (ep robocache.Episode,
 	if ep, err = v.srcs[p.Source].Episode(ctx, p.Episode); err != nil {
 		return ep, err
 	}
-	ep.Position, ep.Index, ep.Length = e, v.info.EpisodeIndex(e), p.To-p.From
+	ep.Position = e
+	ep.Index = v.info.EpisodeIndex(e)
+	ep.Length = p.To - p.From
 	if ep.Tasks, err = v.episodeTasks(ctx, e, ep.Tasks); err != nil {
 		return ep, err
 	}
@@ -398,8 +401,10 @@ func (v *planDataset) eachSourceRun(
 ) error {
 	out := make([]robocache.Row, 0, len(rows))
 	at := 0
-	source, name := -1, ""
-	episode, from := -1, 0
+	source := -1
+	name := ""
+	episode := -1
+	from := 0
 	send := func(to int) error {
 		if len(out) > 0 {
 			if err := fn(source, name, out, at); err != nil {
@@ -420,7 +425,8 @@ func (v *planDataset) eachSourceRun(
 				if err := send(i); err != nil {
 					return err
 				}
-				source, name = p.Source, v.sourceName(key, p.Source)
+				source = p.Source
+				name = v.sourceName(key, p.Source)
 			}
 			episode = r.Episode
 			if from, _, err = v.sourceSpan(ctx, r.Episode, name); err != nil {

@@ -25,50 +25,63 @@ func (v *planDataset) Gather(
 		)
 	}
 	if c := v.addedColumns[key]; c != nil {
-		if err := c.gatherRows(v, rows, dst); err != nil {
-			return err
-		}
-		return nil
+		return c.gatherRows(v, rows, dst)
 	}
 	size := f.RowBytes()
 	readRun := func(source int, name string, rows []robocache.Row, at int) error {
 		part := dst[at*size : (at+len(rows))*size]
-		if name == "" {
-			clear(part)
-			if v.plan.Keys[v.keyIndexes[key]].Ones {
-				v.fillPresence(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
-			}
-			return nil
-		}
-		if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
-			return err
-		}
-		if i, ok := v.keyIndexes[key]; ok && len(v.plan.Keys[i].Order) > source {
-			permuteChannels(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
-		}
-		return nil
+		return v.gatherSource(ctx, f, source, name, rows, part)
 	}
 	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return err
 	}
 	switch {
 	case v.isRecordings && key == write.RowClock:
-		for i, r := range rows { // rows are numbered from 0
-			entry, err := v.planEpisode(r.Episode)
-			if err != nil {
-				return err
-			}
-			n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(entry.From)
-			binary.LittleEndian.PutUint64(dst[8*i:], n)
-		}
+		return v.restartRowClock(rows, dst)
 	case f.Default && key == "timestamp":
-		if err := v.restartTimestamps(ctx, f, rows, dst); err != nil {
+		return v.restartTimestamps(ctx, f, rows, dst)
+	case holdsTaskNumbers(f):
+		return v.renumberTasks(rows, dst)
+	}
+	return nil
+}
+
+// gatherSource reads rows of a source into dst. name is the key in the source; if it is empty, the
+// source lacks the feature f.
+func (v *planDataset) gatherSource(
+	ctx context.Context,
+	f *robocache.Feature,
+	source int,
+	name string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
+	i, ok := v.keyIndexes[f.Key]
+	if name == "" {
+		clear(dst)
+		if v.plan.Keys[i].Ones {
+			v.fillPresence(strings.TrimSuffix(f.Key, robocache.ValidSuffix), source, dst)
+		}
+		return nil
+	}
+	if err := v.srcs[source].Gather(ctx, name, rows, dst); err != nil {
+		return err
+	}
+	if ok && len(v.plan.Keys[i].Order) > source {
+		permuteChannels(dst, f.RowBytes(), f.DType.Size(), v.plan.Keys[i].Order[source])
+	}
+	return nil
+}
+
+// restartRowClock makes the row numbers of a recording start at 0 in each episode.
+func (v *planDataset) restartRowClock(rows []robocache.Row, dst []byte) error {
+	for i, r := range rows {
+		entry, err := v.planEpisode(r.Episode)
+		if err != nil {
 			return err
 		}
-	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():
-		if err := v.renumberTasks(rows, dst); err != nil {
-			return err
-		}
+		n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(entry.From)
+		binary.LittleEndian.PutUint64(dst[8*i:], n)
 	}
 	return nil
 }
@@ -122,7 +135,8 @@ func (v *planDataset) restartTimestamps(
 		}
 		first := robocache.Float64s(nil, f.DType, raw)
 		was := robocache.Float64s(nil, f.DType, dst[i*size:(i+1)*size])[0]
-		if now := was - first[1] + first[0]; f.DType == robocache.Float32 {
+		now := was - first[1] + first[0]
+		if f.DType == robocache.Float32 {
 			binary.LittleEndian.PutUint32(dst[i*size:], math.Float32bits(float32(now)))
 		} else {
 			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(now))
@@ -146,7 +160,8 @@ func (v *planDataset) GatherRagged(
 		if err != nil {
 			return err
 		}
-		data, counts = append(data, b...), append(counts, n...)
+		data = append(data, b...)
+		counts = append(counts, n...)
 		return nil
 	}
 	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {

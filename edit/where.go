@@ -154,92 +154,39 @@ func (w *Where) sourceText(part ast.Expr) string {
 }
 
 // compileTerm compiles a part of the expression.
-func (w *Where) compileTerm(part ast.Expr) (term, error) {
+func (w *Where) compileTerm(part ast.Expr) (out term, err error) {
 	switch part := part.(type) {
 	case *ast.ParenExpr:
 		return w.compileTerm(part.X)
 	case *ast.BasicLit:
-		if text := w.sourceText(part); part.Kind == token.STRING {
-			return term{
-				texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil },
-			}, nil
-		} else if v, err := strconv.ParseFloat(text, 64); err == nil {
-			return term{number: func(*whereEpisode) (float64, error) { return v, nil }}, nil
-		}
+		out = w.literalTerm(part)
 	case *ast.UnaryExpr:
-		if of, err := w.compileTerm(part.X); err != nil {
+		operand, err := w.compileTerm(part.X)
+		if err != nil {
 			return term{}, err
-		} else if part.Op == token.SUB && of.number != nil {
-			return term{number: func(x *whereEpisode) (float64, error) {
-				number, err := of.number(x)
-				if err != nil {
-					return 0, err
-				}
-				return -number, nil
-			}}, nil
+		}
+		if part.Op == token.SUB && operand.number != nil {
+			out.number = negatedNumber(operand.number)
 		}
 	case *ast.Ident:
-		if known, ok := episodeTerms[part.Name]; ok {
-			return known, nil
-		}
+		out = episodeTerms[part.Name]
 	case *ast.CallExpr:
 		if c := w.parseCall(part); c != nil {
-			return term{number: c.evaluate}, nil
+			out.number = c.evaluate
 		}
 	case *ast.BinaryExpr:
-		a, err := w.compileTerm(part.X)
+		left, err := w.compileTerm(part.X)
 		if err != nil {
 			return term{}, err
 		}
-		b, err := w.compileTerm(part.Y)
+		right, err := w.compileTerm(part.Y)
 		if err != nil {
 			return term{}, err
 		}
-		compare := comparisons[part.Op]
-		switch {
-		case part.Op == token.LOR && a.truth != nil && b.truth != nil:
-			return term{truth: func(x *whereEpisode) (bool, error) {
-				if left, err := a.truth(x); err != nil || left {
-					return left, err
-				}
-				return b.truth(x)
-			}}, nil
-		case part.Op == token.LAND && a.truth != nil && b.truth != nil:
-			return term{truth: func(x *whereEpisode) (bool, error) {
-				if left, err := a.truth(x); err != nil || !left {
-					return false, err
-				}
-				return b.truth(x)
-			}}, nil
-		case compare != nil && a.number != nil && b.number != nil:
-			return term{truth: func(x *whereEpisode) (bool, error) {
-				left, err := a.number(x)
-				if err != nil {
-					return false, err
-				}
-				right, err := b.number(x)
-				if err != nil {
-					return false, err
-				}
-				return compare(left, right), nil
-			}}, nil
-		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
-			return term{truth: func(x *whereEpisode) (bool, error) {
-				left, err := a.texts(x)
-				if err != nil {
-					return false, err
-				}
-				right, err := b.texts(x)
-				if err != nil {
-					return false, err
-				}
-				common := slices.ContainsFunc(
-					left,
-					func(s string) bool { return slices.Contains(right, s) },
-				)
-				return common == (part.Op == token.EQL), nil
-			}}, nil
-		}
+		out.truth = combinedTruth(part.Op, left, right)
+	}
+	if out.number != nil || out.texts != nil || out.truth != nil {
+		return out, nil
 	}
 	return term{}, w.parseError(
 		strconv.Quote(
@@ -249,6 +196,77 @@ func (w *Where) compileTerm(part ast.Expr) (term, error) {
 	)
 }
 
+// literalTerm returns the term of a text or a number.
+func (w *Where) literalTerm(part *ast.BasicLit) term {
+	text := w.sourceText(part)
+	if part.Kind == token.STRING {
+		return term{texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil }}
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return term{}
+	}
+	return term{number: func(*whereEpisode) (float64, error) { return number, nil }}
+}
+
+// negatedNumber returns -number.
+func negatedNumber(
+	number func(*whereEpisode) (float64, error),
+) func(*whereEpisode) (float64, error) {
+	return func(x *whereEpisode) (float64, error) {
+		value, err := number(x)
+		if err != nil {
+			return 0, err
+		}
+		return -value, nil
+	}
+}
+
+// combinedTruth returns whether two terms fulfil an operator, or nil if it does not apply to them.
+func combinedTruth(op token.Token, left, right term) func(*whereEpisode) (bool, error) {
+	truths := left.truth != nil && right.truth != nil
+	numbers := left.number != nil && right.number != nil
+	texts := left.texts != nil && right.texts != nil
+	compare := comparisons[op]
+	switch {
+	case truths && (op == token.LOR || op == token.LAND):
+		return func(x *whereEpisode) (bool, error) {
+			first, err := left.truth(x)
+			isDecided := first == (op == token.LOR)
+			if err != nil || isDecided {
+				return first && err == nil, err
+			}
+			return right.truth(x)
+		}
+	case numbers && compare != nil:
+		return func(x *whereEpisode) (bool, error) {
+			a, err := left.number(x)
+			if err != nil {
+				return false, err
+			}
+			b, err := right.number(x)
+			if err != nil {
+				return false, err
+			}
+			return compare(a, b), nil
+		}
+	case texts && (op == token.EQL || op == token.NEQ):
+		return func(x *whereEpisode) (bool, error) {
+			a, err := left.texts(x)
+			if err != nil {
+				return false, err
+			}
+			b, err := right.texts(x)
+			if err != nil {
+				return false, err
+			}
+			isCommon := slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+			return isCommon == (op == token.EQL), nil
+		}
+	}
+	return nil
+}
+
 // parseCall parses a function of a column. It returns nil if part is no such function.
 func (w *Where) parseCall(part *ast.CallExpr) *columnCall {
 	c := &columnCall{function: w.sourceText(part.Fun)}
@@ -256,12 +274,14 @@ func (w *Where) parseCall(part *ast.CallExpr) *columnCall {
 		return nil
 	}
 	column := part.Args[0]
-	if inner, ok := column.(*ast.CallExpr); ok && w.sourceText(inner.Fun) == "abs" &&
-		len(inner.Args) == 1 {
-		c.abs, column = true, inner.Args[0]
+	inner, isCall := column.(*ast.CallExpr)
+	if isCall && len(inner.Args) == 1 && w.sourceText(inner.Fun) == "abs" {
+		c.abs = true
+		column = inner.Args[0]
 	}
 	if of, ok := column.(*ast.IndexExpr); ok {
-		c.channel, column = w.sourceText(of.Index), of.X
+		c.channel = w.sourceText(of.Index)
+		column = of.X
 	}
 	c.key = w.sourceText(column)
 	w.calls = append(w.calls, c)
@@ -334,7 +354,8 @@ func (c *columnCall) evaluate(x *whereEpisode) (float64, error) {
 			if c.abs {
 				v = math.Abs(v)
 			}
-			values, sum = append(values, v), sum+v
+			values = append(values, v)
+			sum += v
 		}
 	}
 	n := float64(len(values))

@@ -65,62 +65,20 @@ const (
 // first one is written.
 func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error) {
 	r := e.req
-	format, err := e.resultFormat()
+	format, err := e.chooseFormat(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	split := e.parts != nil
-	for _, p := range parts {
-		p.files = e.unchangedFiles(ctx, p)
+	if err := e.checkDestination(format); err != nil {
+		return nil, err
 	}
-	// Copy files only if every part can be copied.
-	if slices.ContainsFunc(parts, func(p *Plan) bool { return p.files == nil }) {
-		for _, p := range parts {
-			p.files = nil
-		}
-	} else {
-		format = e.srcs[0].Info().Format
-	}
-	switch {
-	case e.plan.Video != nil && format != robocache.DefaultFormat():
-		return nil, robocache.Unsupported(
-			"edit",
-			robocache.Where{"dataset": e.srcs[0].Info().URI},
-			"images of the format %s are not encoded anew or in another size",
-			format,
-		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
-	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
-		return nil, misuse(nil, "in place: only one source, no destination and no split are "+
-			"possible", "")
-	case r.InPlace && format != e.srcs[0].Info().Format:
-		return nil, misuse(
-			nil,
-			"in place: the format "+e.srcs[0].Info().Format+" would become "+format,
-			"name a destination",
-		)
-	case !r.InPlace && !r.DryRun && r.DST == "":
-		return nil, misuse(nil, "no destination", "name a new folder, or edit in place")
-	}
-	dst := func(p *Plan) string {
-		if !split || r.DST == "" {
-			return r.DST
-		}
-		return strings.TrimSuffix(r.DST, "/") + "/" + p.Part
-	}
-	dry := map[*Plan]*Report{}
+	dryReports := map[*Plan]*Report{}
 	for _, p := range parts {
 		p.Format = format
-		if to := dst(p); to != "" && !r.InPlace {
-			for _, ds := range e.srcs {
-				if err := convert.Apart(to, ds.Info().URI); err != nil {
-					return nil, err
-				}
-			}
-			if err := refuseNonEmpty(ctx, to); err != nil {
-				return nil, err
-			}
+		if err := e.checkPartFolder(ctx, p); err != nil {
+			return nil, err
 		}
-		if dry[p], err = e.writePlan(ctx, p, dst(p), true); err != nil {
+		if dryReports[p], err = e.writePlan(ctx, p, e.partURI(p), true); err != nil {
 			return nil, err
 		}
 	}
@@ -129,13 +87,13 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 	}
 	all := &Report{DST: r.DST, Format: format, DryRun: r.DryRun, Findings: []robocache.Finding{}}
 	for _, p := range parts {
-		out := dry[p]
+		out := dryReports[p]
 		if !r.DryRun {
-			if out, err = e.writePlan(ctx, p, dst(p), false); err != nil {
+			if out, err = e.writePlan(ctx, p, e.partURI(p), false); err != nil {
 				return nil, err
 			}
 		}
-		if !split {
+		if !e.isSplit() {
 			return out, nil
 		}
 		out.Part = p.Part
@@ -149,6 +107,79 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 	return all, nil
 }
 
+// isSplit reports whether the result has several parts.
+func (e *editor) isSplit() bool { return e.parts != nil }
+
+// chooseFormat returns the name of the format to write. If files can be copied unchanged for every
+// part, it sets the files of the parts, and the format is the source's.
+func (e *editor) chooseFormat(ctx context.Context, parts []*Plan) (string, error) {
+	format, err := e.resultFormat()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range parts {
+		p.files = e.unchangedFiles(ctx, p)
+	}
+	mustWrite := func(p *Plan) bool { return p.files == nil }
+	if !slices.ContainsFunc(parts, mustWrite) {
+		return e.srcs[0].Info().Format, nil
+	}
+	for _, p := range parts {
+		p.files = nil
+	}
+	return format, nil
+}
+
+// checkDestination returns an error if the request cannot be written in a format, or in place.
+func (e *editor) checkDestination(format string) error {
+	r := e.req
+	source := e.srcs[0].Info()
+	switch {
+	case e.plan.Video != nil && format != robocache.DefaultFormat():
+		return robocache.Unsupported(
+			"edit",
+			robocache.Where{"dataset": source.URI},
+			"images of the format %s are not encoded anew or in another size",
+			format,
+		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
+	case r.InPlace && (e.isSplit() || len(e.srcs) > 1 || r.DST != ""):
+		return misuse(nil, "in place: only one source, no destination and no split are "+
+			"possible", "")
+	case r.InPlace && format != source.Format:
+		return misuse(
+			nil,
+			"in place: the format "+source.Format+" would become "+format,
+			"name a destination",
+		)
+	case !r.InPlace && !r.DryRun && r.DST == "":
+		return misuse(nil, "no destination", "name a new folder, or edit in place")
+	}
+	return nil
+}
+
+// partURI returns where a part is written. Parts of a split are folders in the destination.
+func (e *editor) partURI(p *Plan) string {
+	dst := e.req.DST
+	if !e.isSplit() || dst == "" {
+		return dst
+	}
+	return strings.TrimSuffix(dst, "/") + "/" + p.Part
+}
+
+// checkPartFolder returns an error if the folder of a part overlaps a source or is not empty.
+func (e *editor) checkPartFolder(ctx context.Context, p *Plan) error {
+	uri := e.partURI(p)
+	if uri == "" || e.req.InPlace {
+		return nil
+	}
+	for _, ds := range e.srcs {
+		if err := convert.Apart(uri, ds.Info().URI); err != nil {
+			return err
+		}
+	}
+	return refuseNonEmpty(ctx, uri)
+}
+
 // resultFormat returns the name of the format to write.
 func (e *editor) resultFormat() (string, error) {
 	if e.req.To != "" {
@@ -160,8 +191,9 @@ func (e *editor) resultFormat() (string, error) {
 	}
 	name := e.srcs[0].Info().Format
 	for _, ds := range e.srcs {
-		if f, err := robocache.FormatNamed(ds.Info().Format); err != nil || f.Write == nil ||
-			f.Name != name {
+		f, err := robocache.FormatNamed(ds.Info().Format)
+		isWritable := err == nil && f.Write != nil
+		if !isWritable || f.Name != name {
 			return robocache.DefaultFormat(), nil
 		}
 	}
@@ -171,8 +203,9 @@ func (e *editor) resultFormat() (string, error) {
 // refuseNonEmpty returns an error if the destination is not empty.
 func refuseNonEmpty(ctx context.Context, dst string) (err error) {
 	if dir, ok := store.LocalPath(dst); ok {
-		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil &&
-			!os.IsNotExist(err) {
+		entries, err := os.ReadDir(dir)
+		isUnreadable := err != nil && !os.IsNotExist(err)
+		if isUnreadable || len(entries) > 0 {
 			return misuse(
 				robocache.Where{"dataset": dst},
 				"the destination is not empty",
@@ -276,36 +309,12 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 		Part:     p.Part,
 		Deleted:  e.deleted,
 	}
-	opt := convert.Options{
-		WriteOptions: robocache.WriteOptions{
-			Threads:  e.req.Threads,
-			FPS:      p.FPS,
-			Options:  e.writerOptions(p),
-			DryRun:   dry,
-			Progress: e.req.Progress,
-			Renumber: p.repeatsEpisodes(),
-		},
-	}
 	if e.req.InPlace {
-		opt.Replaces = e.srcs[0].Info().URI
-		v.replacedURI = joinURI(opt.Replaces, write.RecordingsFolder)
+		v.replacedURI = joinURI(e.srcs[0].Info().URI, write.RecordingsFolder)
 	}
 	v.resultURI = dst
 	v.findRecordings()
 	switch {
-	case p.files == nil && (f.Resumes || !dry):
-		r, err := convert.Write(ctx, v, p.Format, dst, opt)
-		if err != nil {
-			v.removeRecordings(context.WithoutCancel(ctx))
-		}
-		if err != nil {
-			return nil, err
-		}
-		if out.addWriterReport(r); !dry && out.Video.Rows > 0 {
-			if out.Video.PSNR, err = v.comparePSNR(ctx, dst, r.Own.(*write.Report)); err != nil {
-				return nil, err
-			}
-		}
 	case p.files != nil:
 		out.Notes = append(slices.Clip(p.Notes),
 			fmt.Sprintf("%d files are copied as they are", len(p.files)))
@@ -314,8 +323,11 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 				return nil, err
 			}
 		}
-	}
-	if dry && p.files == nil && !f.Resumes { // the writer has no dry run
+	case f.Resumes || !dry:
+		if err := e.convertPlan(ctx, v, out); err != nil {
+			return nil, err
+		}
+	default: // the writer has no dry run
 		out.Findings = append(out.Findings, v.info.Findings...)
 	}
 	if dry {
@@ -324,9 +336,39 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 	return out, nil
 }
 
+// convertPlan writes the result with the writer of its format, and adds to the report.
+func (e *editor) convertPlan(ctx context.Context, v *planDataset, out *Report) error {
+	p := v.plan
+	opt := convert.Options{
+		WriteOptions: robocache.WriteOptions{
+			Threads:  e.req.Threads,
+			FPS:      p.FPS,
+			Options:  e.writerOptions(p),
+			DryRun:   out.DryRun,
+			Progress: e.req.Progress,
+			Renumber: p.repeatsEpisodes(),
+		},
+	}
+	if e.req.InPlace {
+		opt.Replaces = e.srcs[0].Info().URI
+	}
+	r, err := convert.Write(ctx, v, p.Format, out.DST, opt)
+	if err != nil {
+		v.removeRecordings(context.WithoutCancel(ctx))
+		return err
+	}
+	out.addWriterReport(r)
+	if !out.DryRun && out.Video.Rows > 0 {
+		out.Video.PSNR, err = v.comparePSNR(ctx, out.DST, r.Own.(*write.Report))
+	}
+	return err
+}
+
 // addWriterReport copies the results of the writer into the report.
 func (r *Report) addWriterReport(w *robocache.WriteReport) {
-	r.Episodes, r.Frames, r.Findings = w.Episodes, w.Frames, append(r.Findings, w.Findings...)
+	r.Episodes = w.Episodes
+	r.Frames = w.Frames
+	r.Findings = append(r.Findings, w.Findings...)
 	own, ok := w.Own.(*write.Report)
 	if !ok {
 		return
@@ -481,67 +523,7 @@ func (r *Report) Text() string {
 		parts = []*Report{r}
 	}
 	for _, p := range parts {
-		name := p.DST
-		if name == "" {
-			name = "(no destination)"
-		}
-		fmt.Fprintf(
-			&b,
-			"%s %s: %s, %d episodes, %d frames\n",
-			verb,
-			name,
-			p.Format,
-			p.Episodes,
-			p.Frames,
-		)
-		if len(p.Deleted) > 0 {
-			deleted := robocache.Info{Episodes: len(p.Deleted)}
-			deleted.NumberEpisodes(p.Deleted)
-			fmt.Fprintf(&b, "  %d episodes deleted: %s\n", len(p.Deleted), deleted.EpisodeRanges())
-		}
-		if c := p.Video; c.Copied+c.Encoded > 0 {
-			fmt.Fprintf(&b, "  video segments: %d copied", c.Copied)
-			if c.Hidden > 0 {
-				fmt.Fprintf(
-					&b,
-					" (%d with %d frames around them that no row shows)",
-					c.Hidden,
-					c.Frames,
-				)
-			}
-			if c.Joined > 0 {
-				fmt.Fprintf(&b, " (%d but for the frames at their ends)", c.Joined)
-			}
-			fmt.Fprintf(&b, ", %d encoded", c.Encoded)
-			if c.Rows > 0 {
-				fmt.Fprintf(&b, " (%d frames)", c.Rows)
-			}
-			b.WriteByte('\n')
-			for _, why := range slices.Sorted(maps.Keys(c.Why)) {
-				fmt.Fprintf(&b, "    encoded: %s: %d\n", why, c.Why[why])
-			}
-			for _, key := range slices.Sorted(maps.Keys(c.PSNR)) {
-				fmt.Fprintf(
-					&b,
-					"    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d "+
-						"frames)\n",
-					key,
-					c.PSNR[key].Mean,
-					c.PSNR[key].Min,
-					c.PSNR[key].Frames,
-				)
-			}
-		}
-		if p.DryRun && p.Bytes > 0 {
-			fmt.Fprintf(&b, "  about %d MB", (p.Bytes+999_999)/1_000_000)
-			if p.Free > 0 {
-				fmt.Fprintf(&b, ", %d MB are free", p.Free/1_000_000)
-			}
-			b.WriteByte('\n')
-		}
-		for _, n := range p.Notes {
-			fmt.Fprintf(&b, "  %s\n", n)
-		}
+		p.describePart(&b, verb)
 	}
 	if r.Undo != "" {
 		fmt.Fprintf(
@@ -552,4 +534,68 @@ func (r *Report) Text() string {
 		)
 	}
 	return b.String()
+}
+
+// describePart writes the text of one part of a result. verb is wrote or would write.
+func (r *Report) describePart(b *strings.Builder, verb string) {
+	name := r.DST
+	if name == "" {
+		name = "(no destination)"
+	}
+	fmt.Fprintf(
+		b,
+		"%s %s: %s, %d episodes, %d frames\n",
+		verb,
+		name,
+		r.Format,
+		r.Episodes,
+		r.Frames,
+	)
+	if len(r.Deleted) > 0 {
+		deleted := robocache.Info{Episodes: len(r.Deleted)}
+		deleted.NumberEpisodes(r.Deleted)
+		fmt.Fprintf(b, "  %d episodes deleted: %s\n", len(r.Deleted), deleted.EpisodeRanges())
+	}
+	if r.Video.Copied+r.Video.Encoded > 0 {
+		r.Video.describeCounts(b)
+	}
+	if r.DryRun && r.Bytes > 0 {
+		fmt.Fprintf(b, "  about %d MB", (r.Bytes+999_999)/1_000_000)
+		if r.Free > 0 {
+			fmt.Fprintf(b, ", %d MB are free", r.Free/1_000_000)
+		}
+		b.WriteByte('\n')
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "  %s\n", n)
+	}
+}
+
+// describeCounts writes the text of the counts.
+func (c *Counts) describeCounts(b *strings.Builder) {
+	fmt.Fprintf(b, "  video segments: %d copied", c.Copied)
+	if c.Hidden > 0 {
+		fmt.Fprintf(b, " (%d with %d frames around them that no row shows)", c.Hidden, c.Frames)
+	}
+	if c.Joined > 0 {
+		fmt.Fprintf(b, " (%d but for the frames at their ends)", c.Joined)
+	}
+	fmt.Fprintf(b, ", %d encoded", c.Encoded)
+	if c.Rows > 0 {
+		fmt.Fprintf(b, " (%d frames)", c.Rows)
+	}
+	b.WriteByte('\n')
+	for _, why := range slices.Sorted(maps.Keys(c.Why)) {
+		fmt.Fprintf(b, "    encoded: %s: %d\n", why, c.Why[why])
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.PSNR)) {
+		fmt.Fprintf(
+			b,
+			"    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d frames)\n",
+			key,
+			c.PSNR[key].Mean,
+			c.PSNR[key].Min,
+			c.PSNR[key].Frames,
+		)
+	}
 }
