@@ -47,20 +47,9 @@ func alignToGrid(
 	if opt.Align == nil && !hasStreamClocks(info) {
 		return src, nil
 	}
-	var cfg align.Config
-	if opt.Align != nil {
-		cfg = *opt.Align
-	}
-	for _, hz := range []robocache.Rate{opt.FPS, info.FPS} {
-		if cfg.HZ.Zero() {
-			cfg.HZ = hz
-		}
-	}
+	cfg := gridConfig(info, opt)
 	if cfg.HZ.Zero() {
 		return nil, errNoRate(info)
-	}
-	if cfg.Keys == nil && opt.Keys != nil {
-		cfg.Keys = opt.Keys
 	}
 	viewOptions := align.ViewOptions{
 		DropInvalid: opt.DropInvalid && !opt.KeepGaps,
@@ -72,15 +61,18 @@ func alignToGrid(
 		viewOptions.Ignore = func(stream *robocache.Feature) bool { return !f.Keeps(stream) }
 	}
 	if w.Shard != nil {
-		viewOptions.Episodes, viewOptions.Masks = opt.Episodes, opt.masks
+		viewOptions.Episodes = opt.Episodes
+		viewOptions.Masks = opt.masks
 	}
 	v, err := align.View(ctx, src, cfg, viewOptions)
 	if err != nil {
 		return nil, err
 	}
-	if dropped, err := findDroppedSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
+	dropped, err := findDroppedSpan(ctx, src, v, &cfg, opt.Episodes)
+	if err != nil {
 		return nil, err
-	} else if dropped != nil {
+	}
+	if dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}
 	viewJSON, err := json.Marshal(struct {
@@ -90,20 +82,43 @@ func alignToGrid(
 	if err != nil {
 		return nil, robocache.Misuse("convert", nil, "").WithCause(err)
 	}
-	w.View, w.FPS, w.OnGrid = string(viewJSON), cfg.HZ, true
+	w.View = string(viewJSON)
+	w.FPS = cfg.HZ
+	w.OnGrid = true
 	if opt.Keys != nil {
-		// Masks of the chosen streams are written too. Every dataset has the task; it is not a
-		// stream of a view.
-		w.Keys = []string{}
-		for _, k := range opt.Keys {
-			if k != "task" {
-				w.Keys = append(w.Keys, k)
-			}
-			if v.Info().Feature(k+align.ValidSuffix) != nil &&
-				!slices.Contains(opt.Keys, k+align.ValidSuffix) {
-				w.Keys = append(w.Keys, k+align.ValidSuffix)
-			}
+		w.Keys = keysWithMasks(v.Info(), opt.Keys)
+	}
+	return v, nil
+}
+
+// gridConfig returns the configuration of the alignment. Its rate is zero if none is known.
+func gridConfig(info *robocache.Info, opt *Options) (cfg align.Config) {
+	if opt.Align != nil {
+		cfg = *opt.Align
+	}
+	for _, hz := range []robocache.Rate{opt.FPS, info.FPS} {
+		if cfg.HZ.Zero() {
+			cfg.HZ = hz
 		}
 	}
-	return v, w.Check(v.Info())
+	if cfg.Keys == nil && opt.Keys != nil {
+		cfg.Keys = opt.Keys
+	}
+	return cfg
+}
+
+// keysWithMasks returns the chosen keys that a view has, each followed by its mask. Every dataset
+// has the task; it is not a stream of a view.
+func keysWithMasks(view *robocache.Info, chosen []string) []string {
+	out := []string{}
+	for _, key := range chosen {
+		if key != "task" {
+			out = append(out, key)
+		}
+		mask := key + align.ValidSuffix
+		if view.Feature(mask) != nil && !slices.Contains(chosen, mask) {
+			out = append(out, mask)
+		}
+	}
+	return out
 }

@@ -29,7 +29,8 @@ type segmented struct {
 func (d *segmented) setCapabilities() {
 	d.capabilities = *d.Dataset.Capabilities()
 	c := &d.capabilities
-	c.Origin, c.Recording = d.Origin, nil
+	c.Origin = d.Origin
+	c.Recording = nil
 	c.LeaseFrames, c.Rows, c.VideoStart, c.Diagnose = nil, nil, nil, nil
 	c.Clocks, c.TimesBy = nil, nil
 	if c.GatherRagged != nil {
@@ -68,49 +69,27 @@ func cutEpisodes(
 	defer crash.Recover("convert", &err)
 	chosen := w.Episodes
 	if chosen == nil {
-		chosen = make([]int, src.Info().Episodes)
-		for e := range chosen {
-			chosen[e] = e
-		}
+		chosen = firstPositions(src.Info().Episodes)
 	}
 	d := &segmented{Dataset: src, info: *src.Info()}
 	d.setCapabilities()
-	view, aligned := src.(*align.Viewed)
-	var cut, added, dropped, total int
-	var own []int
-	where := robocache.Where{}
-	all := chosen
+	examined := chosen
 	if opt.segments != nil {
-		all = make([]int, min(len(opt.segments), src.Info().Episodes))
-		for e := range all {
-			all[e] = e
-		}
+		examined = firstPositions(min(len(opt.segments), src.Info().Episodes))
 	}
-	for _, e := range all {
+	cuts := cutSummary{episodes: len(chosen), where: robocache.Where{}}
+	var shardEpisodes []int // positions of the result that the shard writes
+	for _, e := range examined {
 		// The episodes of a shard are in ascending order.
-		if _, ok := slices.BinarySearch(chosen, e); opt.segments != nil && !ok {
-			d.segments = append(d.segments, slices.Repeat([]segment{{e, 0, 0}}, opt.segments[e])...)
+		_, isChosen := slices.BinarySearch(chosen, e)
+		if opt.segments != nil && !isChosen {
+			empty := segment{episode: e}
+			d.segments = append(d.segments, slices.Repeat([]segment{empty}, opt.segments[e])...)
 			continue
 		}
-		n := src.Len(e)
-		var complete []align.RowRange
-		if aligned {
-			complete = view.Complete(e)
-		} else {
-			if complete, err = completeRows(ctx, src, e, w); err != nil {
-				return nil, err
-			}
-		}
-		if len(complete) > 1 && opt.KeepGaps {
-			complete = []align.RowRange{{From: complete[0].From, To: complete[len(complete)-1].To}}
-		}
-		kept := 0
-		for _, s := range complete {
-			d.segments = append(d.segments, segment{e, s.From, s.To})
-			kept += s.To - s.From
-		}
-		if len(complete) == 0 {
-			d.segments = append(d.segments, segment{e, 0, 0})
+		complete, err := keptRanges(ctx, src, e, opt.KeepGaps, w)
+		if err != nil {
+			return nil, err
 		}
 		made := max(1, len(complete))
 		if opt.segments != nil && made != opt.segments[e] {
@@ -122,60 +101,123 @@ func cutEpisodes(
 				WithHint("Plan again.")
 		}
 		for i := range made {
-			own = append(own, len(d.segments)-made+i)
+			shardEpisodes = append(shardEpisodes, len(d.segments)+i)
 		}
-		if len(complete) > 1 {
-			cut++
-			if cut == 1 {
-				where["episode"] = src.Info().EpisodeIndex(e)
-				where["row"] = complete[0].To
-			}
-			added += len(complete) - 1
+		for _, r := range complete {
+			d.segments = append(d.segments, segment{e, r.From, r.To})
 		}
-		total += n
-		dropped += n - kept
+		if len(complete) == 0 {
+			d.segments = append(d.segments, segment{episode: e})
+		}
+		cuts.addEpisode(src, e, complete)
 	}
 	d.setInfo(opt)
-	if cut > 0 {
-		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{
-			Severity: robocache.SeverityInfo,
-			Code:     "split-at-gaps",
-			Where:    where,
-			Count:    int64(cut),
-			Message: fmt.Sprintf(
-				"%d of %d episodes are split at gaps and become %d: %d of %d rows are left out",
-				cut,
-				len(chosen),
-				cut+added,
-				dropped,
-				total,
-			),
-		})
-	} else if dropped > 0 {
-		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{
-			Severity: robocache.SeverityInfo,
-			Code:     "rows-dropped",
-			Count:    int64(dropped),
-			Message: fmt.Sprintf(
-				"%d of %d rows, at the ends of episodes, are left out: some stream has no value "+
-					"there",
-				dropped,
-				total,
-			),
-		})
+	if finding, ok := cuts.describe(); ok {
+		d.info.Findings = append(slices.Clip(d.info.Findings), finding)
 	}
 	w.View += fmt.Sprintf(" episodes %v keep_gaps %t", chosen, opt.KeepGaps)
-	w.Episodes, w.Renumber = nil, !opt.KeepGaps
+	w.Episodes = nil
+	w.Renumber = !opt.KeepGaps
 	if opt.segments != nil {
-		w.Episodes = own
+		w.Episodes = shardEpisodes
 	}
 	return d, nil
+}
+
+// firstPositions returns the positions 0 to n-1.
+func firstPositions(n int) []int {
+	out := make([]int, n)
+	for e := range out {
+		out[e] = e
+	}
+	return out
+}
+
+// keptRanges returns the ranges of rows of an episode that are kept. If keepGaps is set, these are
+// the rows from the first complete one to the last.
+func keptRanges(
+	ctx context.Context,
+	src robocache.Dataset,
+	e int,
+	keepGaps bool,
+	w *robocache.WriteOptions,
+) (complete []align.RowRange, err error) {
+	if view, ok := src.(*align.Viewed); ok {
+		complete = view.Complete(e)
+	} else if complete, err = completeRows(ctx, src, e, w); err != nil {
+		return nil, err
+	}
+	if n := len(complete); n > 1 && keepGaps {
+		complete = []align.RowRange{{From: complete[0].From, To: complete[n-1].To}}
+	}
+	return complete, nil
+}
+
+// cutSummary counts what the cuts of episodes leave out.
+type cutSummary struct {
+	episodes int             // chosen episodes
+	split    int             // episodes that are split at gaps
+	added    int             // episodes that the splits add
+	rows     int             // rows of the chosen episodes
+	dropped  int             // rows that are left out
+	where    robocache.Where // the first gap at which an episode is split
+}
+
+// addEpisode counts an episode of which the complete ranges are kept.
+func (c *cutSummary) addEpisode(src robocache.Dataset, e int, complete []align.RowRange) {
+	n := src.Len(e)
+	c.rows += n
+	c.dropped += n
+	for _, r := range complete {
+		c.dropped -= r.To - r.From
+	}
+	if len(complete) < 2 {
+		return
+	}
+	if c.split == 0 {
+		c.where["episode"] = src.Info().EpisodeIndex(e)
+		c.where["row"] = complete[0].To
+	}
+	c.split++
+	c.added += len(complete) - 1
+}
+
+// describe returns a finding about the rows that are left out, if there are any.
+func (c *cutSummary) describe() (_ robocache.Finding, ok bool) {
+	if c.split > 0 {
+		return robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "split-at-gaps",
+			Where:    c.where,
+			Count:    int64(c.split),
+			Message: fmt.Sprintf(
+				"%d of %d episodes are split at gaps and become %d: %d of %d rows are left out",
+				c.split,
+				c.episodes,
+				c.split+c.added,
+				c.dropped,
+				c.rows,
+			),
+		}, true
+	}
+	return robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "rows-dropped",
+		Count:    int64(c.dropped),
+		Message: fmt.Sprintf(
+			"%d of %d rows, at the ends of episodes, are left out: some stream has no value "+
+				"there",
+			c.dropped,
+			c.rows,
+		),
+	}, c.dropped > 0
 }
 
 // setInfo sets the schema: lengths, splits, and no masks unless gaps are kept.
 func (d *segmented) setInfo(opt *Options) {
 	whole := d.Dataset.Info()
-	d.info.Episodes, d.info.Frames = len(d.segments), 0
+	d.info.Episodes = len(d.segments)
+	d.info.Frames = 0
 	indices := make([]int64, len(d.segments))
 	for i, s := range d.segments {
 		indices[i] = whole.EpisodeIndex(s.episode)
@@ -212,14 +254,14 @@ func (d *segmented) setInfo(opt *Options) {
 // isMask reports whether a feature is the mask "<key>.valid" of another feature.
 func isMask(info *robocache.Info, f *robocache.Feature) bool {
 	key, ok := strings.CutSuffix(f.Key, robocache.ValidSuffix)
-	return ok && f.Kind == robocache.KindNumeric && f.DType == robocache.Bool && f.Scalar() &&
-		info.Feature(key) != nil
+	isFlag := f.Kind == robocache.KindNumeric && f.DType == robocache.Bool && f.Scalar()
+	return ok && isFlag && info.Feature(key) != nil
 }
 
 // isWantedMask reports whether a feature is the mask of a feature that w selects.
 func isWantedMask(info *robocache.Info, f *robocache.Feature, w *robocache.WriteOptions) bool {
-	return isMask(info, f) &&
-		w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))
+	masked := strings.TrimSuffix(f.Key, robocache.ValidSuffix)
+	return isMask(info, f) && w.Wants(info.Feature(masked))
 }
 
 // completeRows returns the ranges of rows of an episode at which every chosen stream has a value. A
@@ -235,51 +277,22 @@ func completeRows(
 	if n == 0 {
 		return nil, nil
 	}
-	info := src.Info()
-	rows := robocache.RowsOf(e, 0, n)
-	valid := slices.Repeat([]uint8{1}, n)
-	breaks := make([]bool, n) // whether a gap in time lies before the row
-	intersect := func(ok []uint8) {
-		for i := range ok {
-			valid[i] &= min(ok[i], 1)
-		}
-	}
-	err = crash.Func("convert", func() error {
-		for i := range info.Features {
-			f := &info.Features[i]
-			switch {
-			case f.Default || !w.Wants(f) && !isWantedMask(info, f, w):
-			case isMask(info, f):
-				own := make([]byte, n)
-				if err := src.Gather(ctx, f.Key, rows, own); err != nil {
-					return err
-				}
-				intersect(own)
-			case f.Masked:
-				validity, err := robocache.Validity(ctx, src, f, rows)
-				if err != nil {
-					return err
-				}
-				intersect(validity)
-			}
-		}
-		times, err := src.Times(ctx, e, "")
-		if err != nil {
+	var valid []uint8
+	var breaks []bool // whether a gap in time lies before the row
+	err = crash.Func("convert", func() (err error) {
+		if valid, err = validRows(ctx, src, e, w); err != nil {
 			return err
 		}
-		if limit := robocache.LongestStep(times); limit > 0 {
-			for i := 1; i < min(n, len(times)); i++ {
-				breaks[i] = times[i]-times[i-1] > limit
-			}
-		}
-		return nil
+		breaks, err = timeBreaks(ctx, src, e)
+		return err
 	})()
 	if err := ctx.Err(); err != nil {
-		return out, err
+		return nil, err
 	}
 	if errors.Is(err, robocache.ErrInternal) {
-		return out, err
-	} else if err != nil {
+		return nil, err
+	}
+	if err != nil {
 		return []align.RowRange{{From: 0, To: n}}, nil
 	}
 	for i := range valid {
@@ -292,6 +305,61 @@ func completeRows(
 		}
 	}
 	return out, nil
+}
+
+// validRows returns 1 for each row of an episode at which every chosen stream has a value, else 0.
+func validRows(
+	ctx context.Context,
+	src robocache.Dataset,
+	e int,
+	w *robocache.WriteOptions,
+) ([]uint8, error) {
+	info := src.Info()
+	n := src.Len(e)
+	rows := robocache.RowsOf(e, 0, n)
+	valid := slices.Repeat([]uint8{1}, n)
+	intersect := func(ok []uint8) {
+		for i := range ok {
+			valid[i] &= min(ok[i], 1)
+		}
+	}
+	for i := range info.Features {
+		f := &info.Features[i]
+		isChosen := w.Wants(f) || isWantedMask(info, f, w)
+		switch {
+		case f.Default || !isChosen:
+		case isMask(info, f):
+			mask := make([]byte, n)
+			if err := src.Gather(ctx, f.Key, rows, mask); err != nil {
+				return nil, err
+			}
+			intersect(mask)
+		case f.Masked:
+			validity, err := robocache.Validity(ctx, src, f, rows)
+			if err != nil {
+				return nil, err
+			}
+			intersect(validity)
+		}
+	}
+	return valid, nil
+}
+
+// timeBreaks reports for each row of an episode whether a gap in time lies before it.
+func timeBreaks(ctx context.Context, src robocache.Dataset, e int) ([]bool, error) {
+	times, err := src.Times(ctx, e, "")
+	if err != nil {
+		return nil, err
+	}
+	breaks := make([]bool, src.Len(e))
+	limit := robocache.LongestStep(times)
+	if limit <= 0 {
+		return breaks, nil
+	}
+	for i := 1; i < min(len(breaks), len(times)); i++ {
+		breaks[i] = times[i]-times[i-1] > limit
+	}
+	return breaks, nil
 }
 
 func (d *segmented) Info() *robocache.Info     { return &d.info }
@@ -324,7 +392,8 @@ func (d *segmented) Episode(ctx context.Context, e int) (robocache.Episode, erro
 		return robocache.Episode{}, err
 	}
 	ep, err := d.Dataset.Episode(ctx, s.episode)
-	ep.Position, ep.Length = e, s.to-s.from
+	ep.Position = e
+	ep.Length = s.to - s.from
 	return ep, err
 }
 

@@ -84,7 +84,8 @@ func (p *Plan) Made(e int) (episodes, rows int) {
 		func(s segment, e int) int { return s.episode - e },
 	)
 	for ; at < len(d.segments) && d.segments[at].episode == e; at++ {
-		episodes, rows = episodes+1, rows+d.Len(at)
+		episodes++
+		rows += d.Len(at)
 	}
 	return episodes, rows
 }

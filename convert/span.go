@@ -76,113 +76,157 @@ func findDroppedSpan(
 			episodes = append(episodes, e)
 		}
 	}
-	if len(episodes) == 0 || cfg.Extent != "" && cfg.Extent != "intersection" {
+	isIntersection := cfg.Extent == "" || cfg.Extent == "intersection"
+	if len(episodes) == 0 || !isIntersection {
 		return nil, nil
 	}
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
-		e := episodes[0]
-		_, err := view.Episode(ctx, e)
-		if err := robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}); err !=
-			nil {
-			return nil, err
-		}
-		_, late, early, err := streamSpans(ctx, src, cfg, e)
-		if err != nil {
-			return nil, err
-		}
-		if late == nil || late.start() <= early.end() {
-			// The cause is an offset, or a span shorter than a step. The writer reports that there
-			// are no rows.
-			return nil, nil
-		}
-		return nil, errNoOverlap(
-			src.Info(),
-			e,
-			fmt.Sprintf(
-				"%s ends at %s, before %s begins at %s (%s to %s, %s to %s)",
-				early.key,
-				formatSeconds(early.end()),
-				late.key,
-				formatSeconds(late.start()),
-				formatSeconds(early.start()),
-				formatSeconds(early.end()),
-				formatSeconds(late.start()),
-				formatSeconds(late.end()),
-			),
-		)
+		return nil, errSpanEmpty(ctx, src, view, cfg, episodes[0])
 	}
-	if !hasStreamClocks(src.Info()) ||
-		len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
+	movesClocks := len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0
+	if movesClocks || !hasStreamClocks(src.Info()) {
 		return nil, nil
 	}
-	type loss struct{ lost, total, worst, episode int }
-	lost := map[string]*loss{}
-	bounds := map[int]string{} // episode → the stream that removes most
+	losses := spanLosses{byStream: map[string]*spanLoss{}, bounds: map[int]string{}}
 	for _, e := range episodes {
 		var all []*span
 		var late, early *span
-		if crash.Func("convert", func() error {
-			var err error
-			if all, late, early, err = streamSpans(ctx, src, cfg, e); err != nil {
-				return err
-			}
-			return nil
-		})() != nil {
+		err := crash.Func("convert", func() (err error) {
+			all, late, early, err = streamSpans(ctx, src, cfg, e)
+			return err
+		})()
+		if err != nil {
 			continue // the view has a finding for it
 		}
-		for _, s := range all {
-			l := lost[s.key]
-			if l == nil {
-				l = &loss{}
-				lost[s.key] = l
-			}
-			first, _ := slices.BinarySearch(s.times, late.start())
-			last, _ := slices.BinarySearch(s.times, early.end()+1)
-			out := len(s.times) - max(0, last-first)
-			l.lost, l.total = l.lost+out, l.total+len(s.times)
-			if out > l.worst {
-				l.worst, l.episode = out, e
-			}
+		losses.addEpisode(e, all, late, early)
+	}
+	return losses.describe(src.Info()), nil
+}
+
+// errSpanEmpty returns why the view of an episode has no rows: the error of the episode, or the
+// names of the streams that do not overlap. It returns nil if the streams overlap. Then the cause is
+// an offset, or a span shorter than a step, and the writer reports that there are no rows.
+func errSpanEmpty(
+	ctx context.Context,
+	src, view robocache.Dataset,
+	cfg *align.Config,
+	e int,
+) error {
+	_, err := view.Episode(ctx, e)
+	where := robocache.Where{"episode": src.Info().EpisodeIndex(e)}
+	if err := robocache.At(err, where); err != nil {
+		return err
+	}
+	_, late, early, err := streamSpans(ctx, src, cfg, e)
+	if err != nil {
+		return err
+	}
+	if late == nil || late.start() <= early.end() {
+		return nil
+	}
+	return errNoOverlap(
+		src.Info(),
+		e,
+		fmt.Sprintf(
+			"%s ends at %s, before %s begins at %s (%s to %s, %s to %s)",
+			early.key,
+			formatSeconds(early.end()),
+			late.key,
+			formatSeconds(late.start()),
+			formatSeconds(early.start()),
+			formatSeconds(early.end()),
+			formatSeconds(late.start()),
+			formatSeconds(late.end()),
+		),
+	)
+}
+
+// spanLoss counts the samples of a stream outside the time that all streams share.
+type spanLoss struct {
+	lost    int
+	total   int
+	worst   int // lost samples of the episode that loses most
+	episode int // that episode
+}
+
+// spanLosses counts the samples that a grid over the common time of all streams leaves out.
+type spanLosses struct {
+	byStream map[string]*spanLoss
+	bounds   map[int]string // episode → the stream that removes most
+}
+
+// addEpisode counts the samples of an episode. late is the stream that starts last, and early the
+// stream that ends first.
+func (l *spanLosses) addEpisode(e int, all []*span, late, early *span) {
+	for _, s := range all {
+		loss := l.byStream[s.key]
+		if loss == nil {
+			loss = &spanLoss{}
+			l.byStream[s.key] = loss
 		}
-		if late != nil {
-			// Choose the stream that removes more time: the latest start or the earliest end.
-			first, last := late.start(), early.end()
-			for _, s := range all {
-				first, last = min(first, s.start()), max(last, s.end())
-			}
-			bounds[e] = late.key
-			if last-early.end() > late.start()-first {
-				bounds[e] = early.key
-			}
+		first, _ := slices.BinarySearch(s.times, late.start())
+		end, _ := slices.BinarySearch(s.times, early.end()+1)
+		lost := len(s.times) - max(0, end-first)
+		loss.lost += lost
+		loss.total += len(s.times)
+		if lost > loss.worst {
+			loss.worst = lost
+			loss.episode = e
 		}
 	}
-	var most string
-	for key, l := range lost {
-		if b := lost[most]; l.lost > 0 &&
-			(b == nil || l.lost > b.lost || l.lost == b.lost && key < most) {
-			most = key
+	if late == nil {
+		return
+	}
+	// Choose the stream that removes more time: the latest start or the earliest end.
+	first := late.start()
+	last := early.end()
+	for _, s := range all {
+		first = min(first, s.start())
+		last = max(last, s.end())
+	}
+	l.bounds[e] = late.key
+	if last-early.end() > late.start()-first {
+		l.bounds[e] = early.key
+	}
+}
+
+// mostLost returns the stream that loses most samples, the first of them in the alphabet, or "" if
+// none loses any.
+func (l *spanLosses) mostLost() (most string) {
+	most, worst := "", 0
+	for key, loss := range l.byStream {
+		isFirst := loss.lost == worst && key < most
+		if loss.lost > worst || isFirst {
+			most, worst = key, loss.lost
 		}
 	}
-	if l := lost[most]; l != nil && 20*l.lost >= l.total {
-		return &robocache.Finding{
-			Severity: robocache.SeverityWarning,
-			Code:     "span-dropped",
-			Where: robocache.Where{
-				"stream":  most,
-				"episode": src.Info().EpisodeIndex(l.episode),
-			},
-			Count: int64(l.lost),
-			Message: fmt.Sprintf(
-				"%d of %d samples lie outside the time that all streams share, which %s bounds, "+
-					"and are left out",
-				l.lost,
-				l.total,
-				bounds[l.episode],
-			),
-			Hint: spanHint(),
-		}, nil
+	return most
+}
+
+// describe returns a finding if some stream loses a twentieth or more of its samples, or nil.
+func (l *spanLosses) describe(info *robocache.Info) *robocache.Finding {
+	key := l.mostLost()
+	loss := l.byStream[key]
+	if loss == nil || 20*loss.lost < loss.total {
+		return nil
 	}
-	return nil, nil
+	return &robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "span-dropped",
+		Where: robocache.Where{
+			"stream":  key,
+			"episode": info.EpisodeIndex(loss.episode),
+		},
+		Count: int64(loss.lost),
+		Message: fmt.Sprintf(
+			"%d of %d samples lie outside the time that all streams share, which %s bounds, "+
+				"and are left out",
+			loss.lost,
+			loss.total,
+			l.bounds[loss.episode],
+		),
+		Hint: spanHint(),
+	}
 }
 
 func spanHint() string {
@@ -203,9 +247,11 @@ func errNoOverlap(info *robocache.Info, episode int, what string) error {
 
 // formatSeconds formats nanoseconds as seconds.
 func formatSeconds(ns int64) string {
-	sign, u := "", uint64(ns)
+	sign := ""
+	u := uint64(ns)
 	if ns < 0 {
-		sign, u = "-", -u
+		sign = "-"
+		u = -u
 	}
 	return fmt.Sprintf("%s%d.%09d s", sign, u/1e9, u%1e9)
 }

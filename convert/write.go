@@ -105,23 +105,8 @@ func prepareWrite(
 	if f, err = Writer(format); err != nil {
 		return fail(err)
 	}
-	where := robocache.Where{"dataset": src.Info().URI}
-	switch {
-	case opt.Resume && !f.Resumes:
-		return fail(
-			robocache.Unsupported("convert", where, "a conversion to %s cannot be resumed", format).
-				WithHint("the destination appears whole or not at all: begin again"),
-		)
-	case opt.DryRun && !f.Resumes:
-		return fail(
-			robocache.Unsupported("convert", where, "a dry run of a conversion to %s", format),
-		)
-	}
-	if src.Info().Episodes == 0 && f.NeedsEpisodes {
-		return fail(robocache.Unsupported("convert", where,
-			"the dataset has no episodes, and %s has no place for one without",
-			format).WithHint("Record episodes first, or convert to a format that keeps an empty " +
-			"dataset: lerobot, rlds, zarr, delta."))
+	if err := checkFormat(&f, src.Info(), format, &opt); err != nil {
+		return fail(err)
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
@@ -129,20 +114,23 @@ func prepareWrite(
 		if err != nil {
 			return fail(err)
 		}
-		own := *w.Shard
-		own.Schema, w.Shard = s.Writer, &own
-		opt.masks, opt.segments = s.Masks, s.Segments
+		shard := *w.Shard
+		shard.Schema = s.Writer
+		w.Shard = &shard
+		opt.masks = s.Masks
+		opt.segments = s.Segments
 	}
 	w.Episodes = slices.Clone(opt.Episodes)
 	if err := w.Check(src.Info()); err != nil {
 		return fail(err)
 	}
+	where := robocache.Where{"dataset": src.Info().URI}
 	if opt.Keys == nil && !f.KeepsLacking {
 		src = robocache.WithoutUnasked(src)
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(src, opt.Episodes, "convert", robocache.Option("skip_bad", true)+
-			" converts the rest"); err != nil {
+		hint := robocache.Option("skip_bad", true) + " converts the rest"
+		if err := robocache.Whole(src, opt.Episodes, "convert", hint); err != nil {
 			return fail(err)
 		}
 	}
@@ -152,22 +140,51 @@ func prepareWrite(
 			return f, src, w, err
 		}
 	}
-	if opt.DropInvalid && hasStreamClocks(src.Info()) {
-		return fail(
-			robocache.Misuse(
-				"convert",
-				where,
-				"drop_invalid: the streams keep clocks of their own, and have no common rows",
-			).WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
-		)
-	} else if opt.DropInvalid {
-		src, err = cutEpisodes(ctx, src, &opt, &w)
+	if opt.DropInvalid {
+		if hasStreamClocks(src.Info()) {
+			return fail(
+				robocache.Misuse(
+					"convert",
+					where,
+					"drop_invalid: the streams keep clocks of their own, and have no common rows",
+				).WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
+			)
+		}
+		if src, err = cutEpisodes(ctx, src, &opt, &w); err != nil {
+			return f, src, w, err
+		}
 	}
-	if err == nil && w.Shard != nil && src != whole {
+	if w.Shard != nil && src != whole {
 		// The plan already has the findings of the grid, for all episodes.
 		src.Info().Findings = whole.Info().Findings
 	}
-	return f, src, w, err
+	return f, src, w, nil
+}
+
+// checkFormat returns an error if a format cannot be written with the options. name is the name of
+// the format as the caller gave it.
+func checkFormat(f *robocache.Format, info *robocache.Info, name string, opt *Options) error {
+	where := robocache.Where{"dataset": info.URI}
+	switch {
+	case opt.Resume && !f.Resumes:
+		return robocache.Unsupported(
+			"convert",
+			where,
+			"a conversion to %s cannot be resumed",
+			name,
+		).WithHint("the destination appears whole or not at all: begin again")
+	case opt.DryRun && !f.Resumes:
+		return robocache.Unsupported("convert", where, "a dry run of a conversion to %s", name)
+	case info.Episodes == 0 && f.NeedsEpisodes:
+		return robocache.Unsupported(
+			"convert",
+			where,
+			"the dataset has no episodes, and %s has no place for one without",
+			name,
+		).WithHint("Record episodes first, or convert to a format that keeps an empty " +
+			"dataset: lerobot, rlds, zarr, delta.")
+	}
+	return nil
 }
 
 // Options are the choices of a conversion. The zero value converts everything.
@@ -209,8 +226,8 @@ func isWithin(inner, outer string) bool {
 	innerPath, innerLocal := store.LocalPath(inner)
 	outerPath, outerLocal := store.LocalPath(outer)
 	if !innerLocal || !outerLocal {
-		return innerLocal == outerLocal &&
-			strings.HasPrefix(strings.TrimRight(inner, "/")+"/", strings.TrimRight(outer, "/")+"/")
+		folder := func(uri string) string { return strings.TrimRight(uri, "/") + "/" }
+		return innerLocal == outerLocal && strings.HasPrefix(folder(inner), folder(outer))
 	}
 	want, err := os.Stat(outerPath)
 	if err != nil {
