@@ -63,7 +63,8 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 		// A missing file is tried under several names. A few missing files already show that the
 		// dataset is incomplete, so the others are not tried.
 		if len(named) > 0 && f.name == "" {
-			if missing++; missing > maxRemoteFiles {
+			missing++
+			if missing > maxRemoteFiles {
 				f.err = missingData(e.files[i])
 				files[i] = f
 				continue
@@ -167,64 +168,75 @@ func (d *Dataset) openFooter(ctx context.Context, name string) (f *tableFile, er
 func (d *Dataset) countFile(
 	ctx context.Context, file int32, c countedFile, open func() (*tableFile, error),
 ) (countedFile, error) {
-	err := func() error {
-		f, err := open()
-		if err != nil {
-			return err
-		}
-		c.name, c.rows = f.name, f.pq.Rows
-		claimed := file < int32(len(d.episodes.files))
-		var eps []int32
-		if claimed {
-			eps = d.tables.episodesOf(file)
-		}
-		switch {
-		case d.raw.major == 2:
-			c.runs = []rowRun{{id: d.episodes.dataID(int(eps[0])), file: file, rows: c.rows}}
-			var err error
-			if c.storedID, err = d.storedIndex(ctx, f, file); err != nil {
-				return err
-			}
-			if !d.fitsRuns(c.runs, eps) {
-				if c.runs, err = d.splitRuns(ctx, f, file, c.runs); err != nil {
-					return err
-				}
-			}
-		case claimed && d.fitsGroups(f.pq, eps):
-			for _, e := range eps {
-				c.runs = append(c.runs, d.claimOf(e))
-			}
-		case f.pq.Column("episode_index") == nil:
-			return malformed(robocache.Where{"file": f.name}, "a column episode_index", "none")
-		case claimed:
-			runs, err := d.tables.runsIn(ctx, f, file)
-			if err != nil {
-				return err
-			}
-			if !d.fitsRuns(runs, eps) {
-				if runs, err = d.splitRuns(ctx, f, file, runs); err != nil {
-					return err
-				}
-			}
-			c.runs = runs
-		default:
-			runs, err := d.readUnlistedFileRuns(ctx, f, file)
-			if err != nil {
-				return err
-			}
-			c.runs = runs
-		}
-		c.isSound = claimed && d.fitsRuns(c.runs, eps)
-		for k := range c.runs {
-			c.runs[k].isWhole = c.runs[k].isWhole || c.isSound
-		}
-		return nil
-	}()
+	err := d.countRuns(ctx, file, &c, open)
 	if err != nil && !robocache.Bad(err) {
 		return countedFile{}, err
 	}
 	c.err = err
 	return c, nil
+}
+
+// countRuns sets the name, the rows and the runs of a counted file.
+func (d *Dataset) countRuns(
+	ctx context.Context, file int32, c *countedFile, open func() (*tableFile, error),
+) error {
+	f, err := open()
+	if err != nil {
+		return err
+	}
+	c.name = f.name
+	c.rows = f.pq.Rows
+	isListed := file < int32(len(d.episodes.files))
+	var eps []int32 // the episodes that the table lists in the file
+	if isListed {
+		eps = d.tables.episodesOf(file)
+	}
+	switch {
+	case d.raw.major == 2:
+		c.runs = []rowRun{{id: d.episodes.dataID(int(eps[0])), file: file, rows: c.rows}}
+		if c.storedID, err = d.storedIndex(ctx, f, file); err != nil {
+			return err
+		}
+		if c.runs, err = d.fitOrSplit(ctx, f, file, c.runs, eps); err != nil {
+			return err
+		}
+	case isListed && d.fitsGroups(f.pq, eps):
+		for _, e := range eps {
+			c.runs = append(c.runs, d.claimOf(e))
+		}
+	case f.pq.Column("episode_index") == nil:
+		return malformed(robocache.Where{"file": f.name}, "a column episode_index", "none")
+	case isListed:
+		runs, err := d.tables.runsIn(ctx, f, file)
+		if err != nil {
+			return err
+		}
+		if runs, err = d.fitOrSplit(ctx, f, file, runs, eps); err != nil {
+			return err
+		}
+		c.runs = runs
+	default:
+		runs, err := d.readUnlistedFileRuns(ctx, f, file)
+		if err != nil {
+			return err
+		}
+		c.runs = runs
+	}
+	c.isSound = isListed && d.fitsRuns(c.runs, eps)
+	for k := range c.runs {
+		c.runs[k].isWhole = c.runs[k].isWhole || c.isSound
+	}
+	return nil
+}
+
+// fitOrSplit returns the runs if they are the episodes of the table, else splitRuns of them.
+func (d *Dataset) fitOrSplit(
+	ctx context.Context, f *tableFile, file int32, runs []rowRun, eps []int32,
+) ([]rowRun, error) {
+	if d.fitsRuns(runs, eps) {
+		return runs, nil
+	}
+	return d.splitRuns(ctx, f, file, runs)
 }
 
 // sameRows reports whether two runs are the same rows of the same episode.

@@ -79,9 +79,9 @@ func (doc *doctor) wants(episode int) bool { return doc.requested == nil || doc.
 // wantsAny reports whether one of the episodes was requested, and nothing ended the diagnosis.
 func (doc *doctor) wantsAny(ctx context.Context, eps []int32) bool {
 	doc.failed = cmp.Or(doc.failed, ctx.Err())
-	return doc.failed == nil &&
-		(doc.requested == nil ||
-			slices.ContainsFunc(eps, func(e int32) bool { return doc.requested[int(e)] }))
+	isRequested := func(e int32) bool { return doc.requested[int(e)] }
+	wantsAll := doc.requested == nil
+	return doc.failed == nil && (wantsAll || slices.ContainsFunc(eps, isRequested))
 }
 
 // addProgress counts n units of work as done.
@@ -107,7 +107,8 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 	n, last := 0, 0
 	for i := 0; i < len(doc.findings) && !isBadEpisode; i++ {
 		if doc.findings[i].Code == f.Code {
-			n, last = n+1, i
+			n++
+			last = i
 		}
 	}
 	if n >= maxPlaces {
@@ -185,6 +186,43 @@ func (doc *doctor) runPart(ctx context.Context, where robocache.Where, part func
 	doc.reportError(ctx, part(), where)
 }
 
+// checkNumbering checks the numbers of episodes and files of v3.
+func (doc *doctor) checkNumbering() {
+	d := doc.dataset
+	first := d.episodes.indexAt(0)
+	if d.episodes.count() > 0 && first != 0 {
+		doc.recordFault(
+			robocache.SeverityWarning,
+			"episodes-not-from-0",
+			robocache.Where{"file": "meta/episodes", "episode": first},
+			"renumber them: "+robocache.Command("convert")+" does",
+			"the first episode_index is %d, not 0: readers that look up by row show other "+
+				"episodes",
+			first,
+		)
+	} else if d.episodes.index != nil {
+		doc.recordFault(
+			robocache.SeverityWarning,
+			"episodes-not-dense",
+			robocache.Where{"file": "meta/episodes"},
+			"renumber them: "+robocache.Command("convert")+" does",
+			"episode_index has holes: readers that look up by row show other episodes",
+		)
+	}
+	for _, f := range d.episodes.files {
+		if f.file > 999 {
+			doc.recordFault(
+				robocache.SeverityWarning,
+				"file-number",
+				robocache.Where{"file": fmt.Sprintf("file-%d", f.file)},
+				"use more chunks: run "+robocache.Command("convert"),
+				"readers that sort file names read numbers above 999 before smaller ones, "+
+					"and deliver other rows",
+			)
+		}
+	}
+}
+
 // checkLayout checks the numbers of episodes and files, missing video files, and empty episodes.
 func (doc *doctor) checkLayout(context.Context) {
 	d := doc.dataset
@@ -199,37 +237,7 @@ func (doc *doctor) checkLayout(context.Context) {
 		)
 	}
 	if d.raw.major == 3 {
-		if n := d.episodes.indexAt(0); d.episodes.count() > 0 && n != 0 {
-			doc.recordFault(
-				robocache.SeverityWarning,
-				"episodes-not-from-0",
-				robocache.Where{"file": "meta/episodes", "episode": n},
-				"renumber them: "+robocache.Command("convert")+" does",
-				"the first episode_index is %d, not 0: readers that look up by row show other "+
-					"episodes",
-				n,
-			)
-		} else if d.episodes.index != nil {
-			doc.recordFault(
-				robocache.SeverityWarning,
-				"episodes-not-dense",
-				robocache.Where{"file": "meta/episodes"},
-				"renumber them: "+robocache.Command("convert")+" does",
-				"episode_index has holes: readers that look up by row show other episodes",
-			)
-		}
-		for _, f := range d.episodes.files {
-			if f.file > 999 {
-				doc.recordFault(
-					robocache.SeverityWarning,
-					"file-number",
-					robocache.Where{"file": fmt.Sprintf("file-%d", f.file)},
-					"use more chunks: run "+robocache.Command("convert"),
-					"readers that sort file names read numbers above 999 before smaller ones, "+
-						"and deliver other rows",
-				)
-			}
-		}
+		doc.checkNumbering()
 	}
 	for key := range d.episodes.cameras {
 		if d.cameras[key] == nil {

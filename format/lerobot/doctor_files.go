@@ -83,8 +83,8 @@ func (doc *doctor) checkColumns(ctx context.Context, name string) {
 					return nil
 				}
 				err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
-				if errors.Is(err, robocache.ErrUnsupported) ||
-					errors.Is(err, robocache.ErrResourceLimit) {
+				isTooLarge := errors.Is(err, robocache.ErrResourceLimit)
+				if isTooLarge || errors.Is(err, robocache.ErrUnsupported) {
 					doc.recordFault(
 						robocache.SeverityWarning,
 						"not-examined",
@@ -253,7 +253,8 @@ func (doc *doctor) checkEnds(f *robocache.Feature, c *camera, eps []int32) {
 	}
 	step := 1 / doc.dataset.About.FPS.Float()
 	for _, e := range eps {
-		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.dataset.Len(int(e)))*step
+		declared := c.cols.to[e] - c.cols.from[e]
+		length := float64(doc.dataset.Len(int(e))) * step
 		if math.Abs(declared-length) > 0.5*step {
 			w := robocache.Where{
 				"file":    "meta/episodes",
@@ -321,6 +322,17 @@ func (doc *doctor) checkDecoders(where robocache.Where, ix *video.Index) {
 	}
 }
 
+// drift counts frames that are shown at another time than the metadata states.
+type drift struct {
+	largest float64 // difference in seconds, with its sign
+	frames  int64
+	off     int64 // frames that differ by more than driftTolerance
+	wrong   int64 // frames of these that a lookup by time does not find
+}
+
+// driftTolerance is the difference in seconds below which a frame counts as on time.
+const driftTolerance = 1e-4
+
 // checkDrift compares the time at which each frame is shown with the time at which the metadata
 // places it.
 func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
@@ -330,42 +342,40 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 	}
 	scale := 1 / float64(ix.Timescale())
 	step := 1 / d.About.FPS.Float()
-	var largest float64
-	var off, wrong, all int64
+	var found drift
 	var before float64 // time difference of the last frame of the previous episode
-	where := robocache.Where{"file": l.path, "stream": f.Key}
 	order := slices.SortedStableFunc(
 		slices.Values(l.episodes),
 		func(a, b shown) int { return cmp.Compare(a.first, b.first) },
 	)
 	for i, s := range order {
-		e := s.episode
-		id := d.episodes.indexAt(int(e))
+		e := int(s.episode)
 		from := 0.0
 		if d.raw.major == 3 {
 			from = c.cols.from[e]
 		}
-		first := int(s.first)
-		for k := range d.Len(int(e)) {
-			pts := float64(ix.PTS(first+k)) * scale
+		for k := range d.Len(e) {
+			frame := int(s.first) + k
 			want := from + float64(float64(k)*step)
-			diff := pts - want
-			all++
-			if math.Abs(diff) > math.Abs(largest) {
-				largest = diff
+			shown := float64(ix.PTS(frame)) * scale
+			diff := shown - want
+			found.frames++
+			if math.Abs(diff) > math.Abs(found.largest) {
+				found.largest = diff
 			}
-			if math.Abs(diff) > 1e-4 {
-				off++
-				if ix.Nearest(want) != first+k {
-					wrong++
+			if math.Abs(diff) > driftTolerance {
+				found.off++
+				if ix.Nearest(want) != frame {
+					found.wrong++
 				}
 			}
-			if k == 0 && i > 0 && math.Abs(diff-before) > 0.5*step {
-				w := robocache.Where{"file": l.path, "stream": f.Key, "episode": id}
+			startsEpisode := k == 0 && i > 0
+			if startsEpisode && math.Abs(diff-before) > 0.5*step {
+				id := d.episodes.indexAt(e)
 				doc.recordFault(
 					robocache.SeverityError,
 					"boundary-jump",
-					w,
+					robocache.Where{"file": l.path, "stream": f.Key, "episode": id},
 					"compare the first frames of the episode with its rows; record or convert "+
 						"it again",
 					"the time jumps by %.3g frames at the start of the episode: frames may "+
@@ -376,26 +386,32 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 			before = diff
 		}
 	}
-	if off == 0 {
-		return
+	if found.off > 0 {
+		doc.reportDrift(&found, l.path, f.Key, step)
 	}
-	sev, count := robocache.SeverityWarning, off
-	if wrong > 0 {
-		sev, count = robocache.SeverityError, wrong
+}
+
+// reportDrift reports the drift of a video file. step is the duration of a frame in seconds.
+func (doc *doctor) reportDrift(found *drift, file, stream string, step float64) {
+	severity := robocache.SeverityWarning
+	count := found.off
+	if found.wrong > 0 {
+		severity = robocache.SeverityError
+		count = found.wrong
 	}
-	doc.addFinding("timestamp-drift\x00"+l.path, robocache.Finding{
-		Severity: sev,
+	doc.addFinding("timestamp-drift\x00"+file, robocache.Finding{
+		Severity: severity,
 		Code:     "timestamp-drift",
-		Where:    where,
+		Where:    robocache.Where{"file": file, "stream": stream},
 		Count:    count,
 		Message: fmt.Sprintf(
 			"frames are shown up to %.3f ms (%.2f frames) from the time in the metadata; %d of "+
 				"%d are more than 0.1 ms off, and for %d a lookup by time finds another frame",
-			1e3*largest,
-			largest/step,
-			off,
-			all,
-			wrong,
+			1e3*found.largest,
+			found.largest/step,
+			found.off,
+			found.frames,
+			found.wrong,
 		),
 		Hint: "read it by frame number, as robocache does; " +
 			robocache.Command("convert") + " joins the videos without drift",
@@ -459,7 +475,8 @@ func undecodableHint() string {
 // episodeAt returns the episode that shows a frame of a file, or -1.
 func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal int) int {
 	for _, s := range l.episodes {
-		first, length := int(s.first), doc.dataset.Len(int(s.episode))
+		first := int(s.first)
+		length := doc.dataset.Len(int(s.episode))
 		if l.timed != nil {
 			var frames []int32
 			err := func() error {

@@ -59,9 +59,11 @@ func (doc *doctor) checkTables(ctx context.Context) {
 func (doc *doctor) reportLength(ctx context.Context, file int32, e int, rows int32) {
 	d := doc.dataset
 	where := robocache.Where{"file": d.episodesFile(), "episode": d.episodes.indexAt(e)}
-	code, hint := "episode-length", fixTableHint()
+	code := "episode-length"
+	hint := fixTableHint()
 	if int(rows) < d.Len(e) {
-		code, hint = "rows-missing", rowsLostHint()
+		code = "rows-missing"
+		hint = rowsLostHint()
 		if f, err := d.tables.footer(ctx, file); err == nil {
 			where["file"] = f.name
 		}
@@ -84,7 +86,8 @@ func (doc *doctor) spanText(eps []int32) string {
 		return "none"
 	}
 	table := doc.dataset.episodes
-	lo, hi := table.indexAt(int(eps[0])), table.indexAt(int(eps[len(eps)-1]))
+	lo := table.indexAt(int(eps[0]))
+	hi := table.indexAt(int(eps[len(eps)-1]))
 	if lo == hi {
 		return fmt.Sprint(lo)
 	}
@@ -145,8 +148,9 @@ func (doc *doctor) checkSchema(f *tableFile) {
 			)
 		case c.kind == robocache.KindNumeric && !top.Group():
 			t := pq.DType(top)
-			if isBool := robocache.Bool; t.Float() != c.dtype.Float() ||
-				(t == isBool) != (c.dtype == isBool) {
+			isSameClass := t.Float() == c.dtype.Float() &&
+				(t == robocache.Bool) == (c.dtype == robocache.Bool)
+			if !isSameClass {
 				doc.recordFault(
 					robocache.SeverityWarning,
 					"stored-type",
@@ -169,116 +173,163 @@ func (doc *doctor) checkGroup(
 	g int,
 	c *tableCheck,
 ) error {
-	d := doc.dataset
-	column := func(name string) ([]int64, error) { return d.tables.integers(ctx, f, file, g, name) }
-	ids, err := column("episode_index")
+	rows, err := doc.readGroup(ctx, f, file, g)
 	if err != nil {
 		return err
 	}
-	index, err := column("index")
-	if err != nil {
-		return err
-	}
-	frame, err := column("frame_index")
-	if err != nil {
-		return err
-	}
-	task, err := column("task_index")
-	if err != nil {
-		return err
-	}
-	timestamps, err := readScalars(ctx, d.tables, f, file, g, "timestamp", pq.Float64s)
-	if err != nil {
-		return err
-	}
-	where := func(column string, row int) robocache.Where {
-		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
-	}
-	renumber := "renumber the rows: run " + robocache.Command("convert")
 	for r := range int(f.pq.Groups[g].Rows) {
-		e := int(file) // v2: the file is the episode
-		switch {
-		case len(d.episodes.stored) > 0:
-			e = doc.episodeAtRow(file, f.pq.Groups[g].Start+int64(r), ids, r)
-		case ids != nil && d.raw.major != 2:
-			e = d.episodes.position(ids[r])
-		}
-		if index != nil && index[r] != c.totalRows {
-			doc.recordFault(
-				robocache.SeverityError,
-				"index-order",
-				where("index", r),
-				renumber,
-				"index is %d, but %d follows in order: readers that use a row's position as "+
-					"its index deliver other rows, and windows are cut at wrong rows",
-				index[r],
-				c.totalRows,
-			)
-		}
-		c.totalRows++
-		if e < 0 || e >= d.episodes.count() {
-			doc.recordFault(
-				robocache.SeverityError,
-				"orphan-rows",
-				where("episode_index", r),
-				"remove the rows, or restore their episode",
-				"rows of episode %d, which is not in the metadata",
-				ids[r],
-			)
-			continue
-		}
-		k := int64(c.episodeRows[e])
-		c.episodeRows[e]++
-		if !doc.wants(e) {
-			continue
-		}
-		if frame != nil && frame[r] != k {
-			doc.recordFault(
-				robocache.SeverityError,
-				"frame-index",
-				where("frame_index", r),
-				renumber,
-				"frame_index is %d in row %d of episode %d",
-				frame[r],
-				k,
-				d.episodes.indexAt(e),
-			)
-		}
-		if task != nil {
-			if _, ok := d.taskText[task[r]]; !ok {
-				doc.recordFault(
-					robocache.SeverityError,
-					"task-index",
-					where("task_index", r),
-					"add the task, or fix the number",
-					"task_index %d has no text",
-					task[r],
-				)
-			}
-		}
-		if timestamps != nil {
-			doc.checkTimestamp(timestamps[r], k, e, c, func() robocache.Where {
-				w := where("timestamp", r)
-				w["episode"] = d.episodes.indexAt(e)
-				return w
-			})
-		}
+		doc.checkRow(rows, r, c)
 	}
 	return nil
+}
+
+// groupRows are the bookkeeping columns of one row group. A column that the file lacks is nil.
+type groupRows struct {
+	tableFile  *tableFile
+	file       int32
+	group      int
+	episodes   []int64
+	index      []int64
+	frames     []int64
+	tasks      []int64
+	timestamps []float64
+}
+
+// readGroup reads the bookkeeping columns of a row group.
+func (doc *doctor) readGroup(
+	ctx context.Context,
+	f *tableFile,
+	file int32,
+	g int,
+) (*groupRows, error) {
+	tables := doc.dataset.tables
+	out := &groupRows{tableFile: f, file: file, group: g}
+	for _, column := range []struct {
+		name   string
+		values *[]int64
+	}{
+		{"episode_index", &out.episodes},
+		{"index", &out.index},
+		{"frame_index", &out.frames},
+		{"task_index", &out.tasks},
+	} {
+		values, err := tables.integers(ctx, f, file, g, column.name)
+		if err != nil {
+			return nil, err
+		}
+		*column.values = values
+	}
+	timestamps, err := readScalars(ctx, tables, f, file, g, "timestamp", pq.Float64s)
+	if err != nil {
+		return nil, err
+	}
+	out.timestamps = timestamps
+	return out, nil
+}
+
+// whereOf returns the place of a row in a column.
+func (g *groupRows) whereOf(column string, row int) robocache.Where {
+	return robocache.Where{
+		"file":      g.tableFile.name,
+		"row_group": g.group,
+		"column":    column,
+		"row":       row,
+	}
+}
+
+// checkRow checks row r of a row group.
+func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
+	d := doc.dataset
+	renumber := "renumber the rows: run " + robocache.Command("convert")
+	if rows.index != nil && rows.index[r] != c.totalRows {
+		doc.recordFault(
+			robocache.SeverityError,
+			"index-order",
+			rows.whereOf("index", r),
+			renumber,
+			"index is %d, but %d follows in order: readers that use a row's position as "+
+				"its index deliver other rows, and windows are cut at wrong rows",
+			rows.index[r],
+			c.totalRows,
+		)
+	}
+	c.totalRows++
+	e := doc.episodeOfRow(rows, r)
+	if e < 0 || e >= d.episodes.count() {
+		doc.recordFault(
+			robocache.SeverityError,
+			"orphan-rows",
+			rows.whereOf("episode_index", r),
+			"remove the rows, or restore their episode",
+			"rows of episode %d, which is not in the metadata",
+			rows.episodes[r],
+		)
+		return
+	}
+	k := int64(c.episodeRows[e])
+	c.episodeRows[e]++
+	if !doc.wants(e) {
+		return
+	}
+	if rows.frames != nil && rows.frames[r] != k {
+		doc.recordFault(
+			robocache.SeverityError,
+			"frame-index",
+			rows.whereOf("frame_index", r),
+			renumber,
+			"frame_index is %d in row %d of episode %d",
+			rows.frames[r],
+			k,
+			d.episodes.indexAt(e),
+		)
+	}
+	if rows.tasks != nil {
+		if _, ok := d.taskText[rows.tasks[r]]; !ok {
+			doc.recordFault(
+				robocache.SeverityError,
+				"task-index",
+				rows.whereOf("task_index", r),
+				"add the task, or fix the number",
+				"task_index %d has no text",
+				rows.tasks[r],
+			)
+		}
+	}
+	if rows.timestamps != nil {
+		doc.checkTimestamp(rows.timestamps[r], k, e, c, func() robocache.Where {
+			w := rows.whereOf("timestamp", r)
+			w["episode"] = d.episodes.indexAt(e)
+			return w
+		})
+	}
+}
+
+// episodeOfRow returns the position of the episode of row r. It may be no position of an episode.
+func (doc *doctor) episodeOfRow(rows *groupRows, r int) int {
+	d := doc.dataset
+	if len(d.episodes.stored) > 0 {
+		row := rows.tableFile.pq.Groups[rows.group].Start + int64(r)
+		return doc.episodeAtRow(rows.file, row, rows.episodes, r)
+	}
+	if rows.episodes != nil && d.raw.major != 2 {
+		return d.episodes.position(rows.episodes[r])
+	}
+	return int(rows.file) // v2: the file is the episode
 }
 
 // episodeAtRow returns the position of the episode that has a row of a data file, or -1. ids holds
 // the episode_index values of a row group, and i is the row in it.
 func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
 	d := doc.dataset
+	isUnnamed := ids == nil || d.raw.major == 2 // the rows do not state their episode
 	for _, e := range d.tables.episodesOf(file) {
 		_, start := d.tables.fileOf(int(e))
-		if row >= start && row < start+int64(d.Len(int(e))) &&
-			(ids == nil || d.raw.major == 2 || ids[i] == d.episodes.dataID(int(e))) {
+		isInside := row >= start && row < start+int64(d.Len(int(e)))
+		if isInside && (isUnnamed || ids[i] == d.episodes.dataID(int(e))) {
 			return int(e)
 		}
 	}
-	if ids == nil || d.raw.major == 2 {
+	if isUnnamed {
 		return -1
 	}
 	return d.episodes.position(ids[i])
@@ -323,7 +374,8 @@ func (doc *doctor) checkTimestamp(
 		}
 		return
 	}
-	switch d := t - before; {
+	d := t - before
+	switch {
 	case d < 0:
 		doc.recordFault(
 			robocache.SeverityError,
@@ -405,8 +457,9 @@ func (doc *doctor) checkStatistics(ctx context.Context) {
 		if left > 0 {
 			doc.checkNumbers(ctx, f)
 		}
-		if s := stored[f.Key]; s != nil && have != nil && doc.requested == nil &&
-			len(doc.unreadable) == 0 {
+		s := stored[f.Key]
+		readAll := doc.requested == nil && len(doc.unreadable) == 0
+		if s != nil && have != nil && readAll {
 			doc.compareStats(f, s, have)
 		}
 		doc.addProgress(d.About.Frames / int64(len(d.About.Features)))

@@ -127,25 +127,13 @@ func (doc *doctor) checkTexts(ctx context.Context, f *robocache.Feature) {
 // pixels.
 func (doc *doctor) checkImages(ctx context.Context, f *robocache.Feature) {
 	refs := make([]robocache.FrameRef, imageBlock)
-	var width, height int // size of the first image
+	first := &video.StillInfo{} // size of the first image
 	doc.eachBlock(ctx, f, imageBlock, func(rows []robocache.Row) error {
 		if err := doc.dataset.Frames(ctx, f.Key, rows, refs[:len(rows)]); err != nil {
 			return err
 		}
 		for i, r := range rows {
-			where := robocache.Where{
-				"stream":  f.Key,
-				"column":  f.Key,
-				"episode": doc.dataset.episodes.indexAt(r.Episode),
-				"row":     r.Index,
-			}
-			info, err := video.ImageSize(&refs[i])
-			if err == nil && isCutPNG(refs[i].Encoded) {
-				err = malformed(nil, "the end of a PNG image", "a file that is cut")
-			}
-			if err == nil && doc.options.Decode {
-				err = decodeStill(&refs[i], info)
-			}
+			info, err := doc.readImage(&refs[i])
 			if robocache.IsFatal(err) {
 				return err
 			}
@@ -154,50 +142,90 @@ func (doc *doctor) checkImages(ctx context.Context, f *robocache.Feature) {
 				doc.addFinding(key, robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "unreadable-image",
-					Where:    where,
+					Where:    doc.imageWhere(f, r),
 					Count:    1,
 					Message:  err.Error(),
 					Hint:     undecodableHint(),
 				})
 				continue
 			}
-			if width == 0 && f.Height > 0 && (info.Width != f.Width || info.Height != f.Height) {
-				doc.recordFault(
-					robocache.SeverityWarning,
-					"size-lies",
-					where,
-					"fix the shape in info.json",
-					"info.json says %d×%d (height × width), the image is %d×%d",
-					f.Height,
-					f.Width,
-					info.Height,
-					info.Width,
-				)
-			}
-			width, height = cmp.Or(width, info.Width), cmp.Or(height, info.Height)
-			if info.Width != width || info.Height != height {
-				key := fmt.Sprint("image-size\x00", f.Key, "\x00", r.Episode)
-				doc.addFinding(key, robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "image-size",
-					Where:    where,
-					Count:    1,
-					Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
-						height, width, info.Height, info.Width),
-					Hint: "read them at one size with " +
-						robocache.Option("image_size") + ", or write images of one size",
-				})
-			}
+			doc.checkImageSize(f, r, info, first)
 		}
 		return nil
 	})
 }
 
+// imageWhere returns the place of an image.
+func (doc *doctor) imageWhere(f *robocache.Feature, r robocache.Row) robocache.Where {
+	return robocache.Where{
+		"stream":  f.Key,
+		"column":  f.Key,
+		"episode": doc.dataset.episodes.indexAt(r.Episode),
+		"row":     r.Index,
+	}
+}
+
+// readImage reads the header of an image, and decodes it if the options require it.
+func (doc *doctor) readImage(ref *robocache.FrameRef) (video.StillInfo, error) {
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return info, err
+	}
+	if isCutPNG(ref.Encoded) {
+		return info, malformed(nil, "the end of a PNG image", "a file that is cut")
+	}
+	if doc.options.Decode {
+		return info, decodeStill(ref, info)
+	}
+	return info, nil
+}
+
+// checkImageSize compares the size of an image with the declared size and with the first image. It
+// sets the size of the first image.
+func (doc *doctor) checkImageSize(
+	f *robocache.Feature,
+	r robocache.Row,
+	info video.StillInfo,
+	first *video.StillInfo,
+) {
+	isFirst := first.Width == 0
+	isDeclared := info.Width == f.Width && info.Height == f.Height
+	if isFirst && f.Height > 0 && !isDeclared {
+		doc.recordFault(
+			robocache.SeverityWarning,
+			"size-lies",
+			doc.imageWhere(f, r),
+			"fix the shape in info.json",
+			"info.json says %d×%d (height × width), the image is %d×%d",
+			f.Height,
+			f.Width,
+			info.Height,
+			info.Width,
+		)
+	}
+	first.Width = cmp.Or(first.Width, info.Width)
+	first.Height = cmp.Or(first.Height, info.Height)
+	if info.Width != first.Width || info.Height != first.Height {
+		key := fmt.Sprint("image-size\x00", f.Key, "\x00", r.Episode)
+		doc.addFinding(key, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "image-size",
+			Where:    doc.imageWhere(f, r),
+			Count:    1,
+			Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
+				first.Height, first.Width, info.Height, info.Width),
+			Hint: "read them at one size with " +
+				robocache.Option("image_size") + ", or write images of one size",
+		})
+	}
+}
+
 // isCutPNG reports whether b begins as a PNG and lacks its last chunk.
 func isCutPNG(b []byte) bool {
 	const maxTrailer = 64
-	return bytes.HasPrefix(b, []byte("\x89PNG")) &&
-		!bytes.Contains(b[max(0, len(b)-maxTrailer):], []byte("IEND"))
+	isPNG := bytes.HasPrefix(b, []byte("\x89PNG"))
+	trailer := b[max(0, len(b)-maxTrailer):]
+	return isPNG && !bytes.Contains(trailer, []byte("IEND"))
 }
 
 // decodeStill decodes a still image and discards the pixels.

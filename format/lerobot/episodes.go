@@ -63,7 +63,8 @@ func (e *episodes) setOwnFiles(perChunk int64) {
 	e.file, e.start, e.files = make([]int32, n), make([]int64, n), make([]fileNumber, n)
 	for i := range e.file {
 		id := e.indexAt(i)
-		e.file[i], e.files[i] = int32(i), fileNumber{id / perChunk, id}
+		e.file[i] = int32(i)
+		e.files[i] = fileNumber{id / perChunk, id}
 	}
 }
 
@@ -161,7 +162,8 @@ func sortEpisodes(
 	for _, r := range renumbered {
 		stored[len(kept)] = ids[r]
 		ids[r] = next
-		kept, next = append(kept, r), next+1
+		kept = append(kept, r)
+		next++
 	}
 	return kept, stored, nil
 }
@@ -361,7 +363,8 @@ func (d *Dataset) useTable(e *episodes, perm []int32, file, unsorted, hint strin
 		d.addFinding(warningAt("episodes-unsorted", file, unsorted, hint))
 	}
 	d.episodes, d.paths.permutation = e, perm
-	d.About.Episodes, d.About.Frames = e.count(), e.from[e.count()]
+	d.About.Episodes = e.count()
+	d.About.Frames = e.from[e.count()]
 	d.About.NumberEpisodes(e.index)
 }
 
@@ -379,7 +382,8 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 func parseEpisodesV2(
 	b []byte, repair bool,
 ) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
-	e, tasks = &episodes{hasFiles: true}, &episodeTasks{}
+	e = &episodes{hasFiles: true}
+	tasks = &episodeTasks{}
 	var ids []int64
 	unsure := map[int]tableFault{}
 	err = eachLine(episodesJSONL, b, func(_ int, b []byte) error {
@@ -401,7 +405,8 @@ func parseEpisodesV2(
 			return fmt.Errorf("episode_index is %d", *l.Index)
 		}
 		if !isCount { // The rows of the data file are counted instead.
-			unsure[len(ids)], n = tableFault{"length", lengthText}, 0
+			unsure[len(ids)] = tableFault{"length", lengthText}
+			n = 0
 		}
 		var list []string
 		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {

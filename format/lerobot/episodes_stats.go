@@ -25,31 +25,61 @@ func (d *Dataset) EpisodeStats(
 	n := d.episodes.count()
 	out := make([]*robocache.FeatureStats, n)
 	if d.raw.major == 2 {
-		b, err := store.ReadFile(ctx, d.Bytes, episodeStats, maxLines)
-		if errors.Is(err, robocache.ErrNotFound) {
-			return out, nil
-		}
-		if err != nil {
+		if err := d.lineStats(ctx, key, out); err != nil {
 			return nil, err
 		}
-		places := map[int64]int{}
-		for i := range n {
-			places[d.episodes.indexAt(i)] = i
-		}
-		return out, eachLine(episodeStats, b, func(_ int, b []byte) (err error) {
-			var l struct {
-				Episode int64    `json:"episode_index"`
-				Stats   rawStats `json:"stats"`
-			}
-			if err = unmarshalLine(pythonJSON(b), &l); err != nil {
-				return err
-			}
-			if i, ok := places[l.Episode]; ok && l.Stats[key] != nil {
-				out[i], err = featureStats(l.Stats[key])
-			}
-			return err
-		})
+		return out, nil
 	}
+	raw, err := d.columnStats(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range raw {
+		if m != nil {
+			if out[i], err = featureStats(m); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// lineStats reads the statistics of a feature of v2, which has a line of JSON for each episode. A
+// missing file means that no episode has any.
+func (d *Dataset) lineStats(
+	ctx context.Context,
+	key string,
+	out []*robocache.FeatureStats,
+) error {
+	b, err := store.ReadFile(ctx, d.Bytes, episodeStats, maxLines)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	positions := map[int64]int{}
+	for i := range out {
+		positions[d.episodes.indexAt(i)] = i
+	}
+	return eachLine(episodeStats, b, func(_ int, b []byte) (err error) {
+		var l struct {
+			Episode int64    `json:"episode_index"`
+			Stats   rawStats `json:"stats"`
+		}
+		if err = unmarshalLine(pythonJSON(b), &l); err != nil {
+			return err
+		}
+		if i, ok := positions[l.Episode]; ok && l.Stats[key] != nil {
+			out[i], err = featureStats(l.Stats[key])
+		}
+		return err
+	})
+}
+
+// columnStats reads the statistics of a feature of v3, which has a column for each value, such as
+// stats/KEY/mean. It returns the values by name for each episode.
+func (d *Dataset) columnStats(ctx context.Context, key string) ([]map[string]any, error) {
 	prefix := "stats/" + key + "/"
 	t := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	isOfKey := func(c string) bool {
@@ -61,7 +91,7 @@ func (d *Dataset) EpisodeStats(
 	if t.rows != d.episodes.rows {
 		return nil, changedError(fmt.Sprintf("%d rows", d.episodes.rows), fmt.Sprint(t.rows))
 	}
-	raw := make([]map[string]any, n)
+	raw := make([]map[string]any, d.episodes.count())
 	for _, name := range t.names {
 		texts := padNulls(t.values[name], d.episodes.rows)
 		for i, text := range reader.Permute(texts, d.paths.permutation) {
@@ -78,14 +108,7 @@ func (d *Dataset) EpisodeStats(
 			raw[i][name[len(prefix):]] = v
 		}
 	}
-	for i, m := range raw {
-		if m != nil {
-			if out[i], err = featureStats(m); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return out, nil
+	return raw, nil
 }
 
 // isComplete reports whether statistics have all moments and the usual quantiles.
@@ -95,8 +118,9 @@ func isComplete(s *robocache.FeatureStats) bool {
 			return false
 		}
 	}
-	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) &&
-		len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
+	n := len(s.Mean)
+	sameLengths := len(s.Min) == n && len(s.Max) == n && len(s.Std) == n
+	return s.Count > 0 && n > 0 && sameLengths
 }
 
 // FrameStats returns EpisodeStats of a camera. Statistics are nil if they cannot replace a count of
@@ -104,13 +128,22 @@ func isComplete(s *robocache.FeatureStats) bool {
 func (d *Dataset) FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error) {
 	all, err := d.EpisodeStats(ctx, key)
 	f := d.About.Feature(key)
-	isNaN := func(v float64) bool { return v != v }
 	for i, s := range all {
-		if f == nil || !isComplete(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) ||
-			f.Depth == nil && slices.Max(s.Max) > 1 ||
-			slices.ContainsFunc(s.Mean, isNaN) || slices.ContainsFunc(s.Std, isNaN) {
+		if f == nil || !replacesCount(f, s) {
 			all[i] = nil
 		}
 	}
 	return all, err
+}
+
+// replacesCount reports whether the statistics of a camera can replace a count of the frames.
+func replacesCount(f *robocache.Feature, s *robocache.FeatureStats) bool {
+	if !isComplete(s) {
+		return false
+	}
+	perChannel := slices.Equal(s.Shape, []int{len(s.Mean), 1, 1})
+	inRange := f.Depth != nil || !(slices.Max(s.Max) > 1)
+	isNaN := func(v float64) bool { return v != v }
+	hasNaN := slices.ContainsFunc(s.Mean, isNaN) || slices.ContainsFunc(s.Std, isNaN)
+	return perChannel && inRange && !hasNaN
 }

@@ -64,7 +64,7 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			return t, err
 		}
 	}
-	n, rows := d.episodes.count(), d.episodes.rows
+	rows := d.episodes.rows
 	if all.rows != rows {
 		return nil, changedError(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
 	}
@@ -75,92 +75,99 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			jsonArray(reader.Permute(padNulls(all.values[c], rows), d.paths.permutation)),
 		})
 	}
-	isIndex := func(c EpisodeColumn) bool { return c.Name == "episode_index" }
-	if k := slices.IndexFunc(t.Columns, isIndex); k >= 0 {
-		var ids []float64 // pandas may have written integers as floats
-		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
-			return nil, changedError(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
-		}
-		for i, id := range ids {
-			if int64(id) != d.episodes.dataID(i) {
-				return nil, changedError(
-					fmt.Sprintf("episode %d in place %d", d.episodes.indexAt(i), i),
-					fmt.Sprint(int64(id)),
-				)
-			}
-		}
+	if err := d.checkTableIDs(t); err != nil {
+		return nil, err
 	}
-	row := func(name string, each func(i int) int64) {
-		setColumn(t, name, "int64", n, true, func(i int) any { return each(i) })
-	}
-	row("dataset_from_index", func(i int) int64 { return d.episodes.from[i] })
-	row("dataset_to_index", func(i int) int64 { return d.episodes.from[i+1] })
-	row("length", func(i int) int64 { return int64(d.episodes.length[i]) })
-	texts, err := d.episodeTasks(ctx)
-	if err != nil {
+	if err := d.setRowColumns(ctx, t); err != nil {
 		return t, err
 	}
-	setColumn(
-		t,
-		"tasks",
-		"list<string>",
-		n,
-		d.raw.major == 2,
-		func(i int) any { return texts.of(i) },
-	)
+	d.setDataColumns(t)
+	for i := range d.About.Features {
+		if c := d.cameras[d.About.Features[i].Key]; c != nil {
+			d.setCameraColumns(t, c)
+		}
+	}
+	return t, nil
+}
+
+// checkTableIDs returns an error if the table has other episodes than when the dataset was opened.
+func (d *Dataset) checkTableIDs(t *EpisodeTable) error {
+	isIndex := func(c EpisodeColumn) bool { return c.Name == "episode_index" }
+	k := slices.IndexFunc(t.Columns, isIndex)
+	if k < 0 {
+		return nil
+	}
+	n := d.episodes.count()
+	var ids []float64 // pandas may have written integers as floats
+	if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
+		return changedError(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
+	}
+	for i, id := range ids {
+		if int64(id) != d.episodes.dataID(i) {
+			return changedError(
+				fmt.Sprintf("episode %d in place %d", d.episodes.indexAt(i), i),
+				fmt.Sprint(int64(id)),
+			)
+		}
+	}
+	return nil
+}
+
+// setIntegers sets an integer column to the value of each episode.
+func (d *Dataset) setIntegers(
+	t *EpisodeTable,
+	name string,
+	replaces bool,
+	value func(i int) int64,
+) {
+	anyValue := func(i int) any { return value(i) }
+	setColumn(t, name, "int64", d.episodes.count(), replaces, anyValue)
+}
+
+// setRowColumns sets the columns of rows, lengths and tasks.
+func (d *Dataset) setRowColumns(ctx context.Context, t *EpisodeTable) error {
+	e := d.episodes
+	d.setIntegers(t, "dataset_from_index", true, func(i int) int64 { return e.from[i] })
+	d.setIntegers(t, "dataset_to_index", true, func(i int) int64 { return e.from[i+1] })
+	d.setIntegers(t, "length", true, func(i int) int64 { return int64(e.length[i]) })
+	texts, err := d.episodeTasks(ctx)
+	if err != nil {
+		return err
+	}
+	tasks := func(i int) any { return texts.of(i) }
+	setColumn(t, "tasks", "list<string>", e.count(), d.raw.major == 2, tasks)
+	return nil
+}
+
+// setDataColumns sets the columns and the names of the data files.
+func (d *Dataset) setDataColumns(t *EpisodeTable) {
 	data := func(i int) place { f, _ := d.tables.fileOf(i); return d.dataPlace(f) }
-	setColumn(t, "data/chunk_index", "int64", n, true, func(i int) any { return data(i).chunk })
-	setColumn(
-		t,
-		"data/file_index",
-		"int64",
-		n,
-		true,
-		func(i int) any { return data(i).fileNumber() },
-	)
+	d.setIntegers(t, "data/chunk_index", true, func(i int) int64 { return data(i).chunk })
+	d.setIntegers(t, "data/file_index", true, func(i int) int64 { return data(i).fileNumber() })
 	t.Data = expandFiles(
 		d.paths.data[0],
 		d.tables.fileCount(),
 		d.filesOf(d.episodes.file),
 		d.dataPlace,
 	)
-	for i := range d.About.Features {
-		c := d.cameras[d.About.Features[i].Key]
-		if c == nil {
-			continue
-		}
-		at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
-		t.Videos[c.key] = expandFiles(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
-		col := "videos/" + c.key + "/"
-		setColumn(
-			t,
-			col+"chunk_index",
-			"int64",
-			n,
-			false,
-			func(i int) any { return at(c.fileOf(i)).chunk },
-		)
-		setColumn(
-			t,
-			col+"file_index",
-			"int64",
-			n,
-			false,
-			func(i int) any { return at(c.fileOf(i)).fileNumber() },
-		)
-		if d.raw.major == 2 { // each episode has its own mp4
-			setColumn(t, col+"from_timestamp", "float64", n, false, func(int) any { return 0.0 })
-			setColumn(
-				t,
-				col+"to_timestamp",
-				"float64",
-				n,
-				false,
-				func(i int) any { return float64(d.episodes.length[i]) / d.raw.fps.Float() },
-			)
-		}
+}
+
+// setCameraColumns sets the columns and the names of the video files of a camera.
+func (d *Dataset) setCameraColumns(t *EpisodeTable, c *camera) {
+	n := d.episodes.count()
+	at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
+	t.Videos[c.key] = expandFiles(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
+	prefix := "videos/" + c.key + "/"
+	chunk := func(i int) int64 { return at(c.fileOf(i)).chunk }
+	file := func(i int) int64 { return at(c.fileOf(i)).fileNumber() }
+	d.setIntegers(t, prefix+"chunk_index", false, chunk)
+	d.setIntegers(t, prefix+"file_index", false, file)
+	if d.raw.major == 2 { // each episode has its own mp4
+		start := func(int) any { return 0.0 }
+		end := func(i int) any { return float64(d.episodes.length[i]) / d.raw.fps.Float() }
+		setColumn(t, prefix+"from_timestamp", "float64", n, false, start)
+		setColumn(t, prefix+"to_timestamp", "float64", n, false, end)
 	}
-	return t, nil
 }
 
 // changedError returns the error that the episodes table changed after Open.
@@ -224,7 +231,8 @@ type textColumns struct {
 // addValues appends values to a column, after filling it with nulls up to row c.rows.
 func (c *textColumns) addValues(name, typ string, values ...string) {
 	if old, known := c.types[name]; !known {
-		c.names, c.types[name] = append(c.names, name), typ
+		c.names = append(c.names, name)
+		c.types[name] = typ
 	} else if old != typ {
 		c.types[name] = "" // for example, 0 is an integer in one file only
 	}
@@ -252,8 +260,8 @@ func (d *Dataset) tableV3(
 		func(name string, f *pq.File) (leaves []*pq.Node, err error) {
 			tops = tops[:0]
 			for _, top := range f.Root.Children {
-				if !kept(top.Name) ||
-					slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
+				hasName := func(n *pq.Node) bool { return n.Name == top.Name }
+				if !kept(top.Name) || slices.ContainsFunc(tops, hasName) {
 					continue
 				}
 				isUnsupported := func(l *pq.Node) bool {
@@ -269,7 +277,8 @@ func (d *Dataset) tableV3(
 					))
 					continue
 				}
-				tops, leaves = append(tops, top), top.Leaves(leaves)
+				tops = append(tops, top)
+				leaves = top.Leaves(leaves)
 				t.addValues(top.Name, typeName(top)) // also for a file without rows
 			}
 			return leaves, nil

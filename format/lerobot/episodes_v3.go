@@ -69,81 +69,23 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		).WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
 	}
 	d.paths.episodes = names
-	want := d.openColumns()
-	var starts []int // number of rows before each file
-	before := 0
-	var tops []*pq.Node
-	total, err := d.eachEpisodesGroup(
-		ctx,
-		func(c string) bool { return want[c] != nil },
-		func(_ string, f *pq.File) ([]*pq.Node, error) {
-			if f.Rows > math.MaxInt32 {
-				return nil, robocache.ResourceLimit("lerobot", nil, "").
-					Expected("fewer than 2^31 episodes", fmt.Sprint(f.Rows))
-			}
-			tops = tops[:0]
-			for _, top := range f.Root.Children {
-				c := want[top.Name]
-				switch {
-				case c == nil:
-					continue
-				case top.Group() || top.MaxRep > 0:
-					return nil, robocache.Malformed(
-						"lerobot",
-						robocache.Where{"column": top.Name},
-						"",
-					).Expected("a number a row", "a list or group")
-				case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
-					return nil, missingColumn(top.Name, "earlier files")
-				}
-				c.exists = true
-				tops = append(tops, top)
-			}
-			for name, c := range want {
-				if c.exists && f.Rows > 0 && f.Column(name) == nil {
-					return nil, missingColumn(name, "this file")
-				}
-			}
-			starts, before = append(starts, before), before+int(f.Rows)
-			return tops, nil
-		},
-		func(r robocache.Ranged, f *pq.File, g int) error {
-			for _, top := range tops {
-				col, err := pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit)
-				if err != nil {
-					return err
-				}
-				v, err := pq.Float64s(col)
-				null := slices.IndexFunc(
-					col.Def,
-					func(v uint8) bool { return int(v) != top.MaxDef },
-				)
-				if null >= 0 && err == nil && recountable[top.Name] {
-					v, null = withNulls(col, v), -1
-				}
-				if null >= 0 {
-					err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
-						Expected("a number", "null")
-				}
-				if err != nil {
-					return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
-				}
-				want[top.Name].values = append(want[top.Name].values, v...)
-			}
-			return nil
-		},
-	)
+	r := episodesReader{want: d.openColumns()}
+	isWanted := func(column string) bool { return r.want[column] != nil }
+	total, err := d.eachEpisodesGroup(ctx, isWanted, r.beginFile,
+		func(in robocache.Ranged, f *pq.File, g int) error {
+			return r.readGroup(ctx, in, f, g)
+		})
 	if err != nil {
 		return err
 	}
 	if total == 0 && d.raw.totalEpisodes > 0 {
 		return d.noEpisodes("meta/episodes")
 	}
-	e, perm, err := assembleEpisodes(want, total, d.raw, d.repair)
-	if err := inEpisodesFile(err, names, starts); err != nil {
+	e, perm, err := assembleEpisodes(r.want, total, d.raw, d.repair)
+	if err := inEpisodesFile(err, names, r.starts); err != nil {
 		return err
 	}
-	if !want["data/file_index"].exists && total > 0 {
+	if !r.want["data/file_index"].exists && total > 0 {
 		d.addFinding(warningAt(
 			"episodes-columns",
 			"meta/episodes",
@@ -159,6 +101,83 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 			"wrong frames",
 		"sort the rows",
 	)
+	return nil
+}
+
+// episodesReader reads columns of the episodes files, one file after the other.
+type episodesReader struct {
+	want   map[string]*episodeColumn
+	starts []int      // number of rows before each file
+	rows   int        // of the files that were begun
+	tops   []*pq.Node // the wanted columns of the current file
+}
+
+// beginFile checks the columns of a file and returns the wanted ones.
+func (r *episodesReader) beginFile(_ string, f *pq.File) ([]*pq.Node, error) {
+	if f.Rows > math.MaxInt32 {
+		return nil, robocache.ResourceLimit("lerobot", nil, "").
+			Expected("fewer than 2^31 episodes", fmt.Sprint(f.Rows))
+	}
+	r.tops = r.tops[:0]
+	for _, top := range f.Root.Children {
+		c := r.want[top.Name]
+		if c == nil {
+			continue
+		}
+		if top.Group() || top.MaxRep > 0 {
+			return nil, robocache.Malformed(
+				"lerobot",
+				robocache.Where{"column": top.Name},
+				"",
+			).Expected("a number a row", "a list or group")
+		}
+		isTwice := slices.Contains(r.tops, f.Column(top.Name))
+		if isTwice || len(c.values) != r.rows {
+			return nil, missingColumn(top.Name, "earlier files")
+		}
+		c.exists = true
+		r.tops = append(r.tops, top)
+	}
+	for name, c := range r.want {
+		if c.exists && f.Rows > 0 && f.Column(name) == nil {
+			return nil, missingColumn(name, "this file")
+		}
+	}
+	r.starts = append(r.starts, r.rows)
+	r.rows += int(f.Rows)
+	return r.tops, nil
+}
+
+// readGroup appends the values of a row group of the current file. A null is an error unless the
+// column can be recounted.
+func (r *episodesReader) readGroup(
+	ctx context.Context,
+	in robocache.Ranged,
+	f *pq.File,
+	g int,
+) error {
+	for _, top := range r.tops {
+		col, err := pq.ReadColumn(ctx, in, f, g, top, nil, tableLimit)
+		if err != nil {
+			return err
+		}
+		values, err := pq.Float64s(col)
+		isNull := func(def uint8) bool { return int(def) != top.MaxDef }
+		null := slices.IndexFunc(col.Def, isNull)
+		switch {
+		case null < 0:
+		case err == nil && recountable[top.Name]:
+			values = withNulls(col, values)
+		default:
+			err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
+				Expected("a number", "null")
+		}
+		if err != nil {
+			return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
+		}
+		c := r.want[top.Name]
+		c.values = append(c.values, values...)
+	}
 	return nil
 }
 
@@ -232,7 +251,8 @@ func withNulls(col *pq.Column, values []float64) []float64 {
 	for i, def := range col.Def {
 		out[i] = -1
 		if int(def) == col.Leaf.MaxDef && len(values) > 0 {
-			out[i], values = values[0], values[1:]
+			out[i] = values[0]
+			values = values[1:]
 		}
 	}
 	return out
@@ -260,97 +280,57 @@ func (c *episodeColumn) integers(lenient bool) ([]int64, error) {
 func assembleEpisodes(
 	want map[string]*episodeColumn, total int, raw *infoFile, repair bool,
 ) (*episodes, []int32, error) {
-	var bad error
-	ints := func(name string) []int64 { // nil if no file has the column
-		c := want[name]
-		if c == nil || !c.exists {
-			return nil
-		}
-		v, err := c.integers(recountable[name])
-		bad = errors.Join(bad, robocache.At(err, robocache.Where{"column": name}))
-		return v
-	}
-	ids, length := ints("episode_index"), ints("length")
-	from, to := ints("dataset_from_index"), ints("dataset_to_index")
-	chunk, file := ints("data/chunk_index"), ints("data/file_index")
-	if file == nil {
+	columns := tableColumns{want: want}
+	ids := columns.integersOf("episode_index")
+	length := columns.integersOf("length")
+	columns.from = columns.integersOf("dataset_from_index")
+	columns.to = columns.integersOf("dataset_to_index")
+	columns.chunk = columns.integersOf("data/chunk_index")
+	columns.file = columns.integersOf("data/file_index")
+	if columns.file == nil {
 		// Hand-made datasets use flat names.
-		chunk, file = ints("chunk_index"), ints("file_index")
+		columns.chunk = columns.integersOf("chunk_index")
+		columns.file = columns.integersOf("file_index")
 	}
-	switch {
-	case bad != nil:
-		return nil, nil, bad
-	case total == 0:
-	case ids == nil:
+	if columns.err != nil {
+		return nil, nil, columns.err
+	}
+	if total > 0 && ids == nil {
 		return nil, nil, missingColumn("episode_index", "all of them")
 	}
-	e := &episodes{length: make([]int32, total), rows: total}
-	if length == nil {
-		length = make([]int64, total)
-		for i := range length {
-			length[i] = -1
-			if from != nil && to != nil {
-				length[i] = to[i] - from[i]
-			}
-		}
-	}
-	if len(to) > 0 {
-		e.nextRow = slices.Max(to)
-	}
-	unsure := map[int]tableFault{} // row → fault
-	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
-	e.hasFiles = !noFile // otherwise one finding reports it for all episodes
-	for i, n := range length {
-		if ids[i] < 0 {
+	for i, id := range ids {
+		if id < 0 {
 			where := robocache.Where{"column": "episode_index", "row": i}
-			return nil, nil, malformed(where, "at least 0", fmt.Sprint(ids[i]))
-		}
-		doubt := func(column, format string, args ...any) {
-			unsure[i] = tableFault{column, fmt.Sprintf(format, args...)}
-		}
-		if noFile {
-			doubt("data/file_index", "data/file_index is missing")
-		}
-		if from != nil && to != nil && to[i]-from[i] != n {
-			doubt(
-				"dataset_to_index",
-				"length is %d, dataset_from_index is %d and dataset_to_index %d",
-				n,
-				from[i],
-				to[i],
-			)
-		}
-		if from != nil && from[i] < 0 {
-			doubt("dataset_from_index", "dataset_from_index is %d", from[i])
-			from[i] = 0
-		}
-		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
-			var f fileNumber
-			if file != nil {
-				f.file = file[i]
-				file[i] = 0
-			}
-			if chunk != nil {
-				f.chunk = chunk[i]
-				chunk[i] = 0
-			}
-			doubt(
-				"data/file_index",
-				"data/chunk_index is %d and data/file_index %d",
-				f.chunk,
-				f.file,
-			)
-		}
-		var ok bool
-		if e.length[i], ok = rowCount(n); !ok {
-			doubt("length", "length is %d", n)
-			e.length[i] = 0
+			return nil, nil, malformed(where, "at least 0", fmt.Sprint(id))
 		}
 	}
-	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {
-		return (file == nil || file[a] == file[b]) && (chunk == nil || chunk[a] == chunk[b]) &&
-			(from == nil || from[a] == from[b]) && length[a] == length[b] && sameVideos(want, a, b)
-	})
+	columns.length = length
+	if length == nil {
+		columns.length = columns.spans(total)
+	}
+	e := &episodes{rows: total}
+	if len(columns.to) > 0 {
+		e.nextRow = slices.Max(columns.to)
+	}
+	noFile := total > 0 && columns.file == nil && strings.Contains(raw.dataPath, "{")
+	e.hasFiles = !noFile           // otherwise one finding reports it for all episodes
+	unsure := map[int]tableFault{} // row → fault
+	e.length = make([]int32, total)
+	for i := range total {
+		if noFile {
+			unsure[i] = tableFault{"data/file_index", "data/file_index is missing"}
+		}
+		if fault := columns.repairRow(i); fault != nil {
+			unsure[i] = *fault
+		}
+		n, ok := rowCount(columns.length[i])
+		if !ok {
+			unsure[i] = tableFault{"length", fmt.Sprintf("length is %d", columns.length[i])}
+			n = 0
+		}
+		e.length[i] = n
+	}
+	perm, stored, err := sortEpisodes(ids, repair, columns.sameRows)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -360,13 +340,13 @@ func assembleEpisodes(
 	e.length = reader.Permute(e.length, perm)
 	total = len(e.length)
 	e.sumLengths()
-	from = reader.Permute(from, perm)
+	from := reader.Permute(columns.from, perm)
 	if from == nil {
 		from = e.from[:total]
 	}
 	e.file, e.files, err = numberFiles(
-		reader.Permute(chunk, perm),
-		reader.Permute(file, perm),
+		reader.Permute(columns.chunk, perm),
+		reader.Permute(columns.file, perm),
 		total,
 	)
 	if err != nil {
@@ -375,29 +355,125 @@ func assembleEpisodes(
 	e.start = rowsInFile(e, from)
 	e.cameras = map[string]*camColumns{}
 	for i := range raw.features {
-		col := "videos/" + raw.features[i].key + "/"
-		if c := want[col+"file_index"]; raw.features[i].DType != "video" || !c.exists {
+		f := &raw.features[i]
+		if f.DType != "video" || !want["videos/"+f.key+"/file_index"].exists {
 			continue // a camera that no episode names is reported later
 		}
-		vc, vf := ints(col+"chunk_index"), ints(col+"file_index")
-		if bad != nil {
-			return nil, nil, bad
+		if e.cameras[f.key], err = columns.cameraColumns(f.key, perm, total); err != nil {
+			return nil, nil, err
 		}
-		c := &camColumns{
-			from: reader.Permute(want[col+"from_timestamp"].values, perm),
-			to:   reader.Permute(want[col+"to_timestamp"].values, perm),
-		}
-		c.file, c.files, err = numberFiles(
-			reader.Permute(vc, perm),
-			reader.Permute(vf, perm),
-			total,
-		)
-		if err != nil {
-			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
-		}
-		e.cameras[raw.features[i].key] = c
 	}
 	return e, perm, nil
+}
+
+// tableColumns are columns of the episodes table. A column that no file has is nil.
+type tableColumns struct {
+	want   map[string]*episodeColumn
+	length []int64
+	from   []int64 // dataset_from_index
+	to     []int64 // dataset_to_index
+	chunk  []int64 // of the data file
+	file   []int64
+	err    error // of the columns that are not integers
+}
+
+// integersOf returns a column as integers, or nil if no file has it. It adds to c.err.
+func (c *tableColumns) integersOf(name string) []int64 {
+	column := c.want[name]
+	if column == nil || !column.exists {
+		return nil
+	}
+	values, err := column.integers(recountable[name])
+	c.err = errors.Join(c.err, robocache.At(err, robocache.Where{"column": name}))
+	return values
+}
+
+// spans returns the lengths of the episodes by their row numbers, or -1.
+func (c *tableColumns) spans(total int) []int64 {
+	out := make([]int64, total)
+	for i := range out {
+		out[i] = -1
+		if c.from != nil && c.to != nil {
+			out[i] = c.to[i] - c.from[i]
+		}
+	}
+	return out
+}
+
+// repairRow returns the last fault of a row's numbers, or nil. Negative numbers become 0.
+func (c *tableColumns) repairRow(i int) (fault *tableFault) {
+	doubt := func(column, format string, args ...any) {
+		fault = &tableFault{column, fmt.Sprintf(format, args...)}
+	}
+	if c.from != nil && c.to != nil && c.to[i]-c.from[i] != c.length[i] {
+		doubt(
+			"dataset_to_index",
+			"length is %d, dataset_from_index is %d and dataset_to_index %d",
+			c.length[i],
+			c.from[i],
+			c.to[i],
+		)
+	}
+	if c.from != nil && c.from[i] < 0 {
+		doubt("dataset_from_index", "dataset_from_index is %d", c.from[i])
+		c.from[i] = 0
+	}
+	var number fileNumber
+	if c.file != nil {
+		number.file = c.file[i]
+	}
+	if c.chunk != nil {
+		number.chunk = c.chunk[i]
+	}
+	if number.file < 0 || number.chunk < 0 {
+		doubt(
+			"data/file_index",
+			"data/chunk_index is %d and data/file_index %d",
+			number.chunk,
+			number.file,
+		)
+		if c.file != nil {
+			c.file[i] = 0
+		}
+		if c.chunk != nil {
+			c.chunk[i] = 0
+		}
+	}
+	return fault
+}
+
+// sameRows reports whether two rows of the table name the same rows and frames of the same files.
+func (c *tableColumns) sameRows(a, b int) bool {
+	for _, column := range [][]int64{c.file, c.chunk, c.from, c.length} {
+		if column != nil && column[a] != column[b] {
+			return false
+		}
+	}
+	return sameVideos(c.want, a, b)
+}
+
+// cameraColumns returns the columns of a camera for the episodes in the order of perm.
+func (c *tableColumns) cameraColumns(key string, perm []int32, total int) (*camColumns, error) {
+	prefix := "videos/" + key + "/"
+	chunks := c.integersOf(prefix + "chunk_index")
+	files := c.integersOf(prefix + "file_index")
+	if c.err != nil {
+		return nil, c.err
+	}
+	out := &camColumns{
+		from: reader.Permute(c.want[prefix+"from_timestamp"].values, perm),
+		to:   reader.Permute(c.want[prefix+"to_timestamp"].values, perm),
+	}
+	var err error
+	out.file, out.files, err = numberFiles(
+		reader.Permute(chunks, perm),
+		reader.Permute(files, perm),
+		total,
+	)
+	if err != nil {
+		return nil, robocache.At(err, robocache.Where{"stream": key})
+	}
+	return out, nil
 }
 
 // sameVideos reports whether two rows of the table name the same parts of the same video files.

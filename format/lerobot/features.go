@@ -79,19 +79,8 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 		case schema != nil && schema.Column(r.key) == nil:
 			missing("the data has no column of that name")
 		default:
-			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric &&
-				int64(f.Elements()) > max(most, 1<<16) {
-				// Checked before memory is allocated according to the shape. A smaller error is
-				// found when the feature is read, so the other features can still be read.
-				return infoError(
-					robocache.ErrMalformed,
-					"/features/"+escapePointer(r.key)+"/shape",
-					fmt.Sprintf(
-						"the shape %v is too large: rows of the data have at most %d values",
-						f.Shape,
-						most,
-					),
-				)
+			if err := checkShape(schema, &f, r.key); err != nil {
+				return err
 			}
 			d.addFeature(f, fromColumn)
 		}
@@ -104,13 +93,36 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 		}
 	}
 	for _, f := range write.Bookkeeping {
-		if _, ok := d.byKey[f.Key]; ok || f.Key == "task_index" && len(d.About.Tasks) != 1 {
+		_, isStored := d.byKey[f.Key]
+		isUnknown := f.Key == "task_index" && len(d.About.Tasks) != 1
+		if isStored || isUnknown {
 			continue
 		}
 		f.Shape = []int{1}
 		d.addFeature(f, computed)
 	}
 	return nil
+}
+
+// checkShape returns an error if the data cannot have rows of the declared shape. It is called
+// before memory is allocated according to the shape. A smaller error is found when the feature is
+// read, so the other features can still be read.
+func checkShape(schema *pq.File, f *robocache.Feature, key string) error {
+	const alwaysAllowed = 1 << 16
+	most, ok := longestRow(schema, key)
+	isTooLarge := ok && int64(f.Elements()) > max(most, alwaysAllowed)
+	if f.Kind != robocache.KindNumeric || !isTooLarge {
+		return nil
+	}
+	return infoError(
+		robocache.ErrMalformed,
+		"/features/"+escapePointer(key)+"/shape",
+		fmt.Sprintf(
+			"the shape %v is too large: rows of the data have at most %d values",
+			f.Shape,
+			most,
+		),
+	)
 }
 
 // longestRow returns the largest possible number of values in a row of a column, from the footer of
@@ -125,7 +137,8 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	}
 	for g := range schema.Groups {
 		if c, there := schema.Chunk(g, leaf); there && schema.Groups[g].Rows > 0 {
-			n, ok = max(n, c.Values), true
+			n = max(n, c.Values)
+			ok = true
 		}
 	}
 	return n, ok
@@ -212,7 +225,8 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	best, found := d.paths.data, 0
+	best := d.paths.data
+	found := 0
 	if !d.isTemplateProven(n) {
 		var err error
 		if best, _, found, err = d.probeTemplates(ctx, d.paths.data, n, d.dataPlace); err != nil {
@@ -288,7 +302,8 @@ func (d *Dataset) probeTemplates(
 // reportTemplate adds the finding that a path template of info.json does not name the files.
 func (d *Dataset) reportTemplate(pointer, stream, msg, hint string) {
 	f := warningAt("path-template", infoPath, msg, hint)
-	if f.Where["pointer"] = pointer; stream != "" {
+	f.Where["pointer"] = pointer
+	if stream != "" {
 		f.Where["stream"] = stream
 	}
 	d.addFinding(f)
@@ -308,16 +323,19 @@ func parseFeature(r *declared) (robocache.Feature, error) {
 	alias := map[string]string{
 		"float": "float32", "double": "float64", "int": "int64", "boolean": "bool", "str": "string",
 	}
-	switch t := cmp.Or(alias[r.DType], r.DType); t {
+	t := cmp.Or(alias[r.DType], r.DType)
+	switch t {
 	case "video", "image":
-		f.Kind, f.DType = robocache.Kind(t), robocache.Uint8
+		f.Kind = robocache.Kind(t)
+		f.DType = robocache.Uint8
 		f.Height, f.Width, f.Channels = frameSize(r)
 		f.Codec = r.codec()
 		if v, ok := r.numberValue("video.fps"); ok && f.FPS.Zero() {
 			f.FPS, _ = robocache.RateOf(fmt.Sprint(v))
 		}
 		if r.flagValue("is_depth_map") || r.flagValue("video.is_depth_map") {
-			f.DType, f.Depth = robocache.Uint16, readDepth(r)
+			f.DType = robocache.Uint16
+			f.Depth = readDepth(r)
 			if f.Kind == robocache.KindImage && r.stringValue("depth_unit") == "m" {
 				// lerobot infers the unit from the frames in the same way: floats are metres
 				f.DType = robocache.Float32
@@ -329,10 +347,11 @@ func parseFeature(r *declared) (robocache.Feature, error) {
 	case "language":
 		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 	default:
-		var ok bool
 		f.Kind = robocache.KindNumeric
-		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 ||
-			f.DType == robocache.BFloat16 {
+		dtype, ok := robocache.ParseDType(t)
+		f.DType = dtype
+		isNumber := dtype.Size() > 0 && dtype != robocache.BFloat16
+		if !ok || !isNumber {
 			return f, fmt.Errorf(
 				"feature %s has dtype %q, which no version defines",
 				r.key,
@@ -396,7 +415,8 @@ func readDepth(r *declared) *robocache.Depth {
 	if v, ok := r.lookUp("video.use_log").(bool); ok {
 		d.Log = v
 	}
-	switch u := r.stringValue("depth_unit"); {
+	u := r.stringValue("depth_unit")
+	switch {
 	case u == "m" || u == "mm":
 		d.Unit = u
 	case r.DType == "image":
@@ -423,7 +443,8 @@ func frameSize(r *declared) (h, w, c int) {
 				func(n string) bool { return slices.Contains(words, strings.ToLower(n)) },
 			)
 		}
-		ih, iw := at("height", "h", "rows"), at("width", "w", "cols")
+		ih := at("height", "h", "rows")
+		iw := at("width", "w", "cols")
 		ic := at("channel", "channels", "c", "rgb")
 		if ih >= 0 && iw >= 0 && ic >= 0 {
 			return s[ih], s[iw], s[ic]

@@ -75,8 +75,11 @@ func (d *Dataset) countRun(rows []robocache.Row) (int, error) {
 		return 0, op.Row(d.About, length, r)
 	}
 	n := 1
-	for n < len(rows) && rows[n].Episode == r.Episode &&
-		rows[n].Index == r.Index+n && rows[n].Index < length {
+	for _, next := range rows[1:] {
+		follows := next.Episode == r.Episode && next.Index == r.Index+n
+		if !follows || next.Index >= length {
+			break
+		}
 		n++
 	}
 	return n, nil
@@ -179,42 +182,15 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 			return out, err
 		}
 	}
-	// The length is only stated by the metadata, so memory grows as rows are read.
-	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
 	if err := d.tables.badEpisode(episode); err != nil {
 		return out, err
 	}
 	if !ok || d.columns[i].source == computed {
-		file, _ := d.tables.fileOf(episode)
-		f, err := d.tables.footer(ctx, file)
-		if err != nil {
-			return out, err
-		}
-		if err := d.tables.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
-			return out, err
-		}
-		// The comparison can move the rows of the episode.
-		if _, start := d.tables.fileOf(episode); start+int64(n) > f.pq.Rows {
-			return nil, d.tables.lengthError(f.name, episode, f.pq.Rows-start)
-		}
-		return reader.Grid(d.raw.fps, n), nil
+		return d.computedTimes(ctx, episode)
 	}
-	c := d.columns[i]
-	out = make([]int64, 0, min(n, 1<<16))
-	w := d.newWalker(
-		&c,
-		func(file int32, row int64) (span, error) {
-			return d.tables.loadUnit(ctx, file, row, unitTimes, c.decodeTimes)
-		},
-	)
-	for len(out) < n {
-		at, err := w.seek(robocache.Row{Episode: episode, Index: len(out)})
-		if err != nil {
-			return out, err
-		}
-		timestamps := w.value.([]int64)[at:]
-		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
+	if out, err = d.storedTimes(ctx, episode, d.columns[i]); err != nil {
+		return out, err
 	}
 	for k, t := range out {
 		switch {
@@ -237,6 +213,47 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 				fmt.Sprintf("%d ns", t),
 			)
 		}
+	}
+	return out, nil
+}
+
+// computedTimes returns the timestamps of an episode if none are stored. It checks that the file has
+// the rows.
+func (d *Dataset) computedTimes(ctx context.Context, episode int) ([]int64, error) {
+	file, _ := d.tables.fileOf(episode)
+	f, err := d.tables.footer(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.tables.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
+		return nil, err
+	}
+	n := d.Len(episode)
+	// The comparison can move the rows of the episode.
+	if _, start := d.tables.fileOf(episode); start+int64(n) > f.pq.Rows {
+		return nil, d.tables.lengthError(f.name, episode, f.pq.Rows-start)
+	}
+	return reader.Grid(d.raw.fps, n), nil
+}
+
+// storedTimes reads the timestamps of an episode.
+func (d *Dataset) storedTimes(ctx context.Context, episode int, c column) ([]int64, error) {
+	n := d.Len(episode)
+	// The length is only stated by the metadata, so memory grows as rows are read.
+	out := make([]int64, 0, min(n, 1<<16))
+	w := d.newWalker(
+		&c,
+		func(file int32, row int64) (span, error) {
+			return d.tables.loadUnit(ctx, file, row, unitTimes, c.decodeTimes)
+		},
+	)
+	for len(out) < n {
+		at, err := w.seek(robocache.Row{Episode: episode, Index: len(out)})
+		if err != nil {
+			return out, err
+		}
+		timestamps := w.value.([]int64)[at:]
+		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
 	return out, nil
 }
@@ -276,8 +293,9 @@ const badTimestamp = math.MinInt64
 // (lerobot.L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
-		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 &&
-			f == float32(row/rate.Float()) {
+		row := math.Round(sec * rate.Float())
+		isOnGrid := f == float32(row/rate.Float())
+		if isOnGrid && math.Abs(row) < 1<<40 {
 			return rate.Nanos(int64(row))
 		}
 	}
@@ -346,32 +364,11 @@ func (d *Dataset) Text(
 // tasksOfRows returns the task text of each row by its task_index. Without that column, the only
 // task of the episode is the task of its rows.
 func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
-	out := make([]string, len(rows))
 	k, ok := d.byKey["task_index"]
 	if !ok {
-		for i, r := range rows {
-			if _, err := d.countRun(rows[i : i+1]); err != nil {
-				return nil, err
-			}
-			episode, err := d.Episode(ctx, r.Episode)
-			if err != nil {
-				return nil, err
-			}
-			tasks := episode.Tasks
-			if len(tasks) != 1 {
-				return nil, malformed(
-					robocache.Where{
-						"episode": d.episodes.indexAt(r.Episode),
-						"column":  "task_index",
-					},
-					"a column task_index, or one task in the episode",
-					fmt.Sprintf("%d tasks", len(tasks)),
-				)
-			}
-			out[i] = tasks[0]
-		}
-		return out, nil
+		return d.onlyTasks(ctx, rows)
 	}
+	out := make([]string, len(rows))
 	c := &d.columns[k]
 	if !c.dtype.Integer() || elementCount(c.shape) != 1 {
 		return nil, malformed(
@@ -405,6 +402,32 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 				WithHint("%s", d.taskHint())
 		}
 		out[i] = t
+	}
+	return out, nil
+}
+
+// onlyTasks returns the only task of each row's episode. Several tasks in an episode are an error.
+func (d *Dataset) onlyTasks(ctx context.Context, rows []robocache.Row) ([]string, error) {
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		if _, err := d.countRun(rows[i : i+1]); err != nil {
+			return nil, err
+		}
+		episode, err := d.Episode(ctx, r.Episode)
+		if err != nil {
+			return nil, err
+		}
+		if len(episode.Tasks) != 1 {
+			return nil, malformed(
+				robocache.Where{
+					"episode": d.episodes.indexAt(r.Episode),
+					"column":  "task_index",
+				},
+				"a column task_index, or one task in the episode",
+				fmt.Sprintf("%d tasks", len(episode.Tasks)),
+			)
+		}
+		out[i] = episode.Tasks[0]
 	}
 	return out, nil
 }

@@ -55,7 +55,8 @@ func (d *Dataset) placeHidden(ctx context.Context, c *camera, f *camFile, ix *vi
 		if h[0] < 0 || h[1] < 0 || h[0]+h[1] > ix.NumFrames() {
 			return false
 		}
-		s.first, all = int32(at+h[0]), all+h[0]+h[1]
+		s.first = int32(at + h[0])
+		all += h[0] + h[1]
 		placed[i] = s
 		at += h[0] + int(d.episodes.length[s.episode]) + h[1]
 	}

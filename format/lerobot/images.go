@@ -26,7 +26,8 @@ func valueIndex(c *pq.Column) []int32 {
 	out := make([]int32, c.Entries)
 	n := int32(0)
 	for i, v := range c.Def {
-		if out[i] = -1; int(v) == c.Leaf.MaxDef {
+		out[i] = -1
+		if int(v) == c.Leaf.MaxDef {
 			out[i] = n
 			n++
 		}
@@ -38,13 +39,16 @@ func valueIndex(c *pq.Column) []int32 {
 // p nil.
 func (c *column) imageLeaves(f *tableFile) (b, p *pq.Node, err error) {
 	got := "another type"
-	if b = f.pq.Column(c.key); b == nil {
+	b = f.pq.Column(c.key)
+	if b == nil {
 		got = "no column in this file"
 	} else if b.Group() {
 		b, p = b.Child("bytes"), b.Child("path")
 	}
-	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 ||
-		p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
+	isBytes := func(n *pq.Node) bool { return n.Type == pq.ByteArray && n.MaxRep == 0 }
+	hasBytes := b != nil && isBytes(b)
+	hasBadPath := p != nil && !isBytes(p)
+	if !hasBytes || hasBadPath {
 		return b, p, malformed(
 			robocache.Where{"file": f.name, "column": c.key},
 			"a group {bytes, path}",

@@ -85,14 +85,16 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 	}
 	depth, inString := 0, false
 	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
+		c := b[i]
+		switch {
 		case inString && c == '\\':
 			i++
 		case c == '"':
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			if depth++; depth > maxJSONDepth {
+			depth++
+			if depth > maxJSONDepth {
 				return nil, robocache.Malformed(
 					"lerobot",
 					robocache.Where{"file": name, "offset": i},
@@ -131,7 +133,8 @@ func unmarshalLine(b []byte, v any) error {
 	case bytes.HasPrefix(b, []byte("{")) || bytes.HasPrefix(b, []byte("[")):
 		d := json.NewDecoder(bytes.NewReader(b))
 		var first json.RawMessage
-		switch err := d.Decode(&first); {
+		err := d.Decode(&first)
+		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			found = "a value that continues on the next line"
 		case err == nil && d.InputOffset() < int64(len(b)):
@@ -184,11 +187,14 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 	if err == nil {
 		_, err = d.Token()
 	}
-	if rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):]); err == nil &&
-		len(rest) > 0 {
-		err = fmt.Errorf("%d bytes after the end of the object", len(rest))
+	if err != nil {
+		return err
 	}
-	return err
+	rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):])
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes after the end of the object", len(rest))
+	}
+	return nil
 }
 
 // rejectDuplicates returns an error if an object in v, at any depth, has a key twice. at is the
@@ -221,67 +227,26 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	if err != nil {
 		return f, found, err
 	}
-	fields := map[string]json.RawMessage{}
-	var whole json.RawMessage
-	err = json.Unmarshal(b, &whole) // locates a syntax error in the whole file
-	if err == nil {
-		err = eachMember(
-			"",
-			b,
-			func(k string, v json.RawMessage) error { fields[k] = v; return nil },
-		)
-	}
-	if err == nil {
-		err = rejectDuplicates("/features", fields["features"])
-	}
+	fields, err := infoFields(b)
 	if err != nil {
-		return nil, nil, jsonError(infoPath, b, err)
+		return nil, nil, err
 	}
 	f = &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
 	if err := f.readVersion(fields); err != nil {
 		return f, found, err
 	}
-	if note, err := f.readFPS(fields["fps"]); err != nil {
+	note, err := f.readFPS(fields["fps"])
+	if err != nil {
 		return f, found, err
-	} else if note != "" {
+	}
+	if note != "" {
 		found = append(found, warningAt("fps-type", infoPath, note, "write fps as a number"))
 	}
 	f.robot = stringOf(fields["robot_type"])
-	for key, to := range map[string]*string{"data_path": &f.dataPath, "video_path": &f.videoPath} {
-		if v := fields[key]; len(v) > 0 && string(v) != "null" {
-			if json.Unmarshal(v, to) != nil {
-				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
-			}
-			if err := checkTemplate(*to); err != nil {
-				where := robocache.Where{"file": infoPath, "pointer": "/" + key}
-				return f, found, robocache.At(err, where)
-			}
-		}
+	if err := f.readTemplates(fields); err != nil {
+		return f, found, err
 	}
-	for key, to := range map[string]*int64{
-		"chunks_size":    &f.chunksSize,
-		"total_episodes": &f.totalEpisodes,
-		"total_frames":   &f.totalFrames,
-		"total_tasks":    &f.totalTasks,
-	} {
-		v, ok := fields[key]
-		if !ok || string(v) == "null" {
-			continue
-		}
-		if n, ok := jsonmeta.Integer(v); ok && n >= 0 {
-			*to = n
-		} else {
-			found = append(found, warningAt(
-				"metadata-type",
-				infoPath,
-				fmt.Sprintf("%s is %.40s, not a count: it is ignored", key, v),
-				"write a number",
-			))
-		}
-	}
-	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
-		f.chunksSize = 1000
-	}
+	found = append(found, f.readCounts(fields)...)
 	f.splits = parseSplits(fields["splits"])
 	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
 		found = append(found, warningAt(
@@ -306,6 +271,76 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Message < found[j].Message })
 	return f, found, nil
+}
+
+// infoFields returns the members of info.json.
+func infoFields(b []byte) (map[string]json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	addField := func(key string, v json.RawMessage) error {
+		fields[key] = v
+		return nil
+	}
+	var whole json.RawMessage
+	err := json.Unmarshal(b, &whole) // locates a syntax error in the whole file
+	if err == nil {
+		err = eachMember("", b, addField)
+	}
+	if err == nil {
+		err = rejectDuplicates("/features", fields["features"])
+	}
+	if err != nil {
+		return nil, jsonError(infoPath, b, err)
+	}
+	return fields, nil
+}
+
+// readTemplates sets the templates of file names.
+func (f *infoFile) readTemplates(fields map[string]json.RawMessage) error {
+	for key, to := range map[string]*string{"data_path": &f.dataPath, "video_path": &f.videoPath} {
+		v := fields[key]
+		if len(v) == 0 || string(v) == "null" {
+			continue
+		}
+		if json.Unmarshal(v, to) != nil {
+			return infoError(robocache.ErrMalformed, "/"+key, "expected a string")
+		}
+		if err := checkTemplate(*to); err != nil {
+			where := robocache.Where{"file": infoPath, "pointer": "/" + key}
+			return robocache.At(err, where)
+		}
+	}
+	return nil
+}
+
+// readCounts sets the numbers of files, episodes, frames and tasks. It returns a finding for each
+// that is no count.
+func (f *infoFile) readCounts(fields map[string]json.RawMessage) (found []robocache.Finding) {
+	for key, to := range map[string]*int64{
+		"chunks_size":    &f.chunksSize,
+		"total_episodes": &f.totalEpisodes,
+		"total_frames":   &f.totalFrames,
+		"total_tasks":    &f.totalTasks,
+	} {
+		v, ok := fields[key]
+		if !ok || string(v) == "null" {
+			continue
+		}
+		n, isInteger := jsonmeta.Integer(v)
+		if isInteger && n >= 0 {
+			*to = n
+			continue
+		}
+		found = append(found, warningAt(
+			"metadata-type",
+			infoPath,
+			fmt.Sprintf("%s is %.40s, not a count: it is ignored", key, v),
+			"write a number",
+		))
+	}
+	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
+		f.chunksSize = 1000
+	}
+	return found
 }
 
 var knownInfo = map[string]bool{
@@ -374,7 +409,8 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
 	if u := stringOf(v); u != "" {
-		s, note = u, "fps is the string "+strconv.Quote(u)
+		s = u
+		note = "fps is the string " + strconv.Quote(u)
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
@@ -403,7 +439,8 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 			return e
 		}
 		if d.DType == "" {
-			at, err = at+"/dtype", errors.New("missing")
+			at += "/dtype"
+			err = errors.New("missing")
 		} else if d.shape, err = readShape(d.Shape); err != nil {
 			at += "/shape"
 		}
@@ -436,7 +473,8 @@ func readShape(v json.RawMessage) ([]int, error) {
 	if len(raw) > 16 {
 		return nil, fmt.Errorf("%d dimensions", len(raw))
 	}
-	shape, total := []int{}, int64(1)
+	shape := []int{}
+	total := int64(1)
 	for _, r := range raw {
 		n, ok := jsonmeta.Integer(r)
 		if !ok || n < 1 || n > 1<<31 {

@@ -242,8 +242,9 @@ func (d *Dataset) compareTotals() {
 	compare("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
 	for name, span := range d.raw.splits {
 		var from, to int64
-		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 &&
-			(from < 0 || to > int64(d.About.Episodes) || from > to) {
+		n, _ := fmt.Sscanf(span, "%d:%d", &from, &to)
+		isInside := from >= 0 && from <= to && to <= int64(d.About.Episodes)
+		if n == 2 && !isInside {
 			f := warningAt(
 				"split-differs",
 				infoPath,

@@ -78,8 +78,10 @@ func (d *Dataset) forgiveCameras() {
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
 		r := d.raw.declaration(f.NotDelivered)
-		if r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
-			slices.Contains(cameras, r.key) {
+		if r == nil || f.Severity != robocache.SeverityError {
+			continue
+		}
+		if len(cameras) == 0 || slices.Contains(cameras, r.key) {
 			continue
 		}
 		if declared, err := parseFeature(r); err == nil && declared.Kind == robocache.KindVideo {
@@ -105,8 +107,8 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		for name, p := range sliced.parts {
 			key := cmp.Or(p.Key, sliced.of)
 			f := info.Feature(key)
-			if f == nil || p.Start == nil || p.End == nil || *p.Start < 0 || *p.End < *p.Start ||
-				*p.End > f.Elements() {
+			hasRange := p.Start != nil && p.End != nil && 0 <= *p.Start && *p.Start <= *p.End
+			if f == nil || !hasRange || *p.End > f.Elements() {
 				return nil, fmt.Errorf("%s: no such part of %s", name, key)
 			}
 			(*sliced.to)[name] = Slice{key, *p.Start, *p.End}

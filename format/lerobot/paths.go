@@ -68,9 +68,10 @@ func templateCandidates(own, std string) []string {
 			{"video/", "videos/"},
 			{"data/", "data/train/"},
 		} {
-			if rest, ok := strings.CutPrefix(t, swap[0]); ok &&
-				!slices.Contains(out, swap[1]+rest) {
-				out = append(out, swap[1]+rest)
+			rest, ok := strings.CutPrefix(t, swap[0])
+			other := swap[1] + rest
+			if ok && !slices.Contains(out, other) {
+				out = append(out, other)
 			}
 		}
 	}
@@ -104,7 +105,8 @@ func (p *paths) chooseTemplate(
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 		if len(names) > found {
-			at, found = i, len(names)
+			at = i
+			found = len(names)
 		}
 		if found == len(probes) {
 			break
@@ -280,7 +282,8 @@ func (p *paths) enumerateFiles(ctx context.Context, template string) (out []stri
 				k = int(wave)
 			}
 			out = append(out, names[:k]...)
-			if n += int64(k); len(out) > maxFiles {
+			n += int64(k)
+			if len(out) > maxFiles {
 				return out, robocache.ResourceLimit("lerobot", nil, "more than %d files", maxFiles)
 			}
 			if !more && next == "" {
@@ -346,8 +349,8 @@ func checkTemplate(t string) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") ||
-		slices.Contains(strings.Split(p, "/"), "..") {
+	leavesRoot := strings.HasPrefix(p, "/") || slices.Contains(strings.Split(p, "/"), "..")
+	if leavesRoot || strings.ContainsAny(p, "\\\x00") {
 		return robocache.Malformed("lerobot", nil, "").
 			Expected("a path below the dataset's root", strconv.Quote(t))
 	}

@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sort"
@@ -54,7 +55,16 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		})
 		eps = eps[first:]
 	}
-	bad := map[int32]relocated{}
+	p := groupProof{
+		tables:    t,
+		tableFile: f,
+		file:      file,
+		group:     group,
+		start:     g.Start,
+		ids:       ids,
+		order:     order,
+		bad:       map[int32]relocated{},
+	}
 	for _, e := range eps {
 		if t.badEpisode(int(e)) != nil {
 			continue
@@ -64,72 +74,119 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		if start < g.Start+g.Rows && end > f.pq.Rows {
 			return t.searchFile(ctx, f, file)
 		}
-		lo, hi := max(start, g.Start), min(end, g.Start+g.Rows)
+		lo := max(start, g.Start)
+		hi := min(end, g.Start+g.Rows)
 		if lo >= hi {
 			continue
 		}
-		id := t.dataset.episodes.dataID(int(e))
-		for r := lo; r < hi; r++ {
-			if ids != nil && ids[r-g.Start] != id {
-				if t.dataset.raw.major == 2 {
-					isTwice, err := t.otherFileHas(ctx, ids[r-g.Start])
-					if err != nil {
-						return err
-					}
-					if isTwice && !t.dataset.repair {
-						where := robocache.Where{
-							"file":    f.name,
-							"episode": t.dataset.episodes.indexAt(int(e)),
-						}
-						return robocache.At(indexTwice(ids[r-g.Start]), where)
-					}
-					t.dataset.noticeOnce(robocache.Finding{
-						Severity: robocache.SeverityWarning,
-						Code:     "episode-index",
-						Where:    robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf(
-							"the column episode_index has %d in the file of episode %d",
-							ids[r-g.Start],
-							id,
-						),
-						Hint: "renumber the column: " +
-							robocache.Command("doctor --fix --in-place") + " does",
-					})
-					break
-				}
-				return t.searchFile(ctx, f, file)
-			}
-			if order == nil || r == lo || order[r-g.Start] == order[r-1-g.Start]+1 {
-				continue
-			}
-			// A wrong index column does not matter if frame_index counts the rows.
-			frames, err := t.integers(ctx, f, file, group, "frame_index")
-			if err != nil {
-				return err
-			}
-			if frames == nil || !isConsecutive(frames[lo-g.Start:hi-g.Start]) {
-				bad[e] = relocated{start, robocache.Malformed("lerobot", robocache.Where{
-					"file": f.name, "row_group": group, "column": "index", "row": r - g.Start,
-					"episode": t.dataset.episodes.indexAt(int(e)),
-				}, "rows are not in order").
-					Expected(fmt.Sprint(order[r-1-g.Start]+1), fmt.Sprint(order[r-g.Start])).
-					WithHint("sort the rows by index")}
-				break
-			}
-			t.dataset.noticeOnce(warningAt(
-				"index-order",
-				f.name,
-				"the column index does not count the rows, but frame_index does",
-				"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
-			))
-			break
+		err := p.proveEpisode(ctx, e, lo, hi)
+		if errors.Is(err, errOtherRows) {
+			return t.searchFile(ctx, f, file)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if len(bad) > 0 {
-		t.relocate(bad)
+	if len(p.bad) > 0 {
+		t.relocate(p.bad)
 		return errMoved
 	}
 	return nil
+}
+
+// errOtherRows reports that rows of a file belong to another episode than the metadata states.
+var errOtherRows = errors.New("rows of another episode")
+
+// groupProof compares the rows of one row group with the metadata.
+type groupProof struct {
+	tables    *tables
+	tableFile *tableFile
+	file      int32
+	group     int
+	start     int64   // the first row of the group in the file
+	ids       []int64 // episode_index, or nil
+	order     []int64 // index or frame_index, or nil
+	bad       map[int32]relocated
+}
+
+// proveEpisode compares the rows [lo, hi) of the file with episode e. It stops at the first row that
+// differs. It returns errOtherRows if the file must be searched for its episodes.
+func (p *groupProof) proveEpisode(ctx context.Context, e int32, lo, hi int64) error {
+	d := p.tables.dataset
+	id := d.episodes.dataID(int(e))
+	for row := lo; row < hi; row++ {
+		r := row - p.start // in the group
+		if p.ids != nil && p.ids[r] != id {
+			if d.raw.major != 2 {
+				return errOtherRows
+			}
+			return p.noticeIndex(ctx, e, row)
+		}
+		follows := p.order == nil || row == lo || p.order[r] == p.order[r-1]+1
+		if follows {
+			continue
+		}
+		// A wrong index column does not matter if frame_index counts the rows.
+		frames, err := p.tables.integers(ctx, p.tableFile, p.file, p.group, "frame_index")
+		if err != nil {
+			return err
+		}
+		if frames == nil || !isConsecutive(frames[lo-p.start:hi-p.start]) {
+			_, start := p.tables.fileOf(int(e))
+			p.bad[e] = relocated{start, p.orderError(e, r)}
+			return nil
+		}
+		d.noticeOnce(warningAt(
+			"index-order",
+			p.tableFile.name,
+			"the column index does not count the rows, but frame_index does",
+			"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
+		))
+		return nil
+	}
+	return nil
+}
+
+// noticeIndex notices a row of a v2 file, which is one episode, with the index of another episode.
+// If that episode has a file, it is an error.
+func (p *groupProof) noticeIndex(ctx context.Context, e int32, row int64) error {
+	d := p.tables.dataset
+	stored := p.ids[row-p.start]
+	isTwice, err := p.tables.otherFileHas(ctx, stored)
+	if err != nil {
+		return err
+	}
+	if isTwice && !d.repair {
+		where := robocache.Where{
+			"file":    p.tableFile.name,
+			"episode": d.episodes.indexAt(int(e)),
+		}
+		return robocache.At(indexTwice(stored), where)
+	}
+	id := d.episodes.dataID(int(e))
+	d.noticeOnce(robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "episode-index",
+		Where:    robocache.Where{"file": p.tableFile.name, "row": row, "episode": id},
+		Message: fmt.Sprintf(
+			"the column episode_index has %d in the file of episode %d",
+			stored,
+			id,
+		),
+		Hint: "renumber the column: " +
+			robocache.Command("doctor --fix --in-place") + " does",
+	})
+	return nil
+}
+
+// orderError returns the error about row r of the group, which does not follow the row before.
+func (p *groupProof) orderError(e int32, r int64) error {
+	return robocache.Malformed("lerobot", robocache.Where{
+		"file": p.tableFile.name, "row_group": p.group, "column": "index", "row": r,
+		"episode": p.tables.dataset.episodes.indexAt(int(e)),
+	}, "rows are not in order").
+		Expected(fmt.Sprint(p.order[r-1]+1), fmt.Sprint(p.order[r])).
+		WithHint("sort the rows by index")
 }
 
 // compareFile compares a data file with the episodes table before its first row is delivered,

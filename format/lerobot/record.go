@@ -104,20 +104,7 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	info, err := store.ReadFile(ctx, s, infoPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
 		defer s.Close()
-		list, failed := s.List(ctx, "")
-		if failed != nil {
-			return nil, failed
-		}
-		for _, f := range list {
-			if !strings.HasPrefix(f.Name, write.OwnFolder) {
-				return nil, robocache.Misuse(
-					"record",
-					robocache.Where{"file": f.Name},
-					"the folder is not empty, and holds no dataset",
-				).WithHint("record into an empty folder")
-			}
-		}
-		return nil, nil
+		return nil, checkUnused(ctx, s)
 	}
 	if err != nil {
 		return nil, err
@@ -167,19 +154,45 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		}
 		r.Config.Tasks = append(r.Config.Tasks, t.Text)
 	}
+	if r.NextFile, err = nextFileNumber(ctx, s, int(d.raw.chunksSize)); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// checkUnused returns an error if a folder without a dataset has files of others.
+func checkUnused(ctx context.Context, s store.Store) error {
+	list, err := s.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if !strings.HasPrefix(f.Name, write.OwnFolder) {
+			return robocache.Misuse(
+				"record",
+				robocache.Where{"file": f.Name},
+				"the folder is not empty, and holds no dataset",
+			).WithHint("record into an empty folder")
+		}
+	}
+	return nil
+}
+
+// nextFileNumber returns the number after the highest chunk and file number of the dataset's files.
+func nextFileNumber(ctx context.Context, s store.Store, chunkSize int) (next int, err error) {
 	for _, folder := range []string{"data", "videos", "meta/episodes"} {
 		list, err := s.List(ctx, folder)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		for _, f := range list {
 			var chunk, file int
 			dir, name := path.Split(f.Name)
 			place := path.Base(dir) + " " + name
 			if n, _ := fmt.Sscanf(place, "chunk-%d file-%d", &chunk, &file); n == 2 {
-				r.NextFile = max(r.NextFile, chunk*int(d.raw.chunksSize)+file+1)
+				next = max(next, chunk*chunkSize+file+1)
 			}
 		}
 	}
-	return r, nil
+	return next, nil
 }

@@ -83,7 +83,8 @@ func (d *Dataset) isRecounted() bool {
 	e := d.episodes
 	doubtful := len(e.unsure) > 0 || len(e.stored) > 0 ||
 		d.raw.totalFrames >= 0 && d.raw.totalFrames != e.from[e.count()]
-	switch n := len(e.files); {
+	n := len(e.files)
+	switch {
 	case e.count() == 0:
 		return false
 	case d.repair:
@@ -99,7 +100,8 @@ func (d *Dataset) isRecounted() bool {
 func (d *Dataset) unsureError() error {
 	where := robocache.Where{"file": d.episodesFile()}
 	pos := slices.Min(slices.Collect(maps.Keys(d.episodes.unsure)))
-	where["episode"], where["column"] = d.episodes.indexAt(pos), d.episodes.unsure[pos].column
+	where["episode"] = d.episodes.indexAt(pos)
+	where["column"] = d.episodes.unsure[pos].column
 	return robocache.Malformed(
 		string(op),
 		where,
@@ -132,7 +134,9 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 	}
 	for pos := range d.episodes.count() {
 		id := d.episodes.dataID(pos)
-		if have[id]--; have[id] < 0 && (d.episodes.length[pos] > 0 || d.episodes.isUnsure(pos)) {
+		have[id]--
+		mayHaveRows := d.episodes.length[pos] > 0 || d.episodes.isUnsure(pos)
+		if have[id] < 0 && mayHaveRows {
 			return true
 		}
 	}
@@ -147,6 +151,15 @@ func (d *Dataset) correctTable(
 	assigned map[int]*rowRun,
 ) error {
 	e := d.episodes
+	c := tableCorrection{
+		dataset:    d,
+		files:      files,
+		length:     slices.Clone(e.length),
+		file:       slices.Clone(e.file),
+		start:      slices.Clone(e.start),
+		unreadable: map[int32]relocated{},
+		moved:      map[int32]bool{},
+	}
 	runs := map[int64][]*rowRun{}
 	var rows int64
 	for i := range files {
@@ -156,73 +169,110 @@ func (d *Dataset) correctTable(
 			runs[r.id] = append(runs[r.id], r)
 		}
 	}
-	isShort := !isComplete || d.raw.totalFrames < 0 || rows < d.raw.totalFrames
-	claimed := make([]int64, len(files))
+	c.isShort = !isComplete || d.raw.totalFrames < 0 || rows < d.raw.totalFrames
+	c.claimed = make([]int64, len(files))
 	for pos := range e.count() {
 		rows := int64(e.length[pos])
 		if r := assigned[pos]; r != nil && d.isRenumbered(r.id) {
 			rows = r.rows
 		}
-		claimed[e.file[pos]] += rows
+		c.claimed[e.file[pos]] += rows
 	}
-	places := map[int32]relocated{}
-	corrected := slices.Clone(e.length)
-	file, start := slices.Clone(e.file), slices.Clone(e.start)
-	moved := map[int32]bool{}  // files in which episodes are at other rows
-	reported := map[int]bool{} // unsure episodes with a finding
 	for pos := range e.count() {
-		own := &files[e.file[pos]]
-		r, n := assigned[pos], 0
+		r := assigned[pos]
+		matching := 0
 		if r == nil {
-			r, n = d.pickRun(pos, runs[e.dataID(pos)])
+			r, matching = d.pickRun(pos, runs[e.dataID(pos)])
 		}
 		switch {
-		case n > 1:
-			places[int32(pos)] = relocated{e.start[pos], d.tables.scatteredError(own.name, pos, n)}
-			continue
-		case r == nil && own.err != nil || r == nil && e.length[pos] == 0 && !e.isUnsure(pos):
-			continue // reading the file reports its error
+		case matching > 1:
+			name := files[e.file[pos]].name
+			c.setUnreadable(pos, e.start[pos], d.tables.scatteredError(name, pos, matching))
 		case r == nil:
-			places[int32(pos)] = relocated{e.start[pos], d.tables.lengthError(own.name, pos, 0)}
-			d.reportLost(pos, own.name, 0)
-			continue
-		}
-		r.isTaken = true
-		// Rows are lost if the set has fewer than its totals say, and the file fewer than its
-		// episodes. Otherwise the table is wrong.
-		isLost := isShort && !e.isUnsure(pos) && !d.isRenumbered(r.id) &&
-			files[r.file].rows < claimed[r.file]
-		if r.rows < int64(e.length[pos]) && isLost {
-			name := files[r.file].name
-			places[int32(pos)] = relocated{r.start, d.tables.lengthError(name, pos, r.rows)}
-			d.reportLost(pos, name, r.rows)
-		} else if n, ok := rowCount(r.rows); ok && n != e.length[pos] {
-			d.reportLength(pos, files[r.file].name, n)
-			corrected[pos], reported[pos] = n, true
-		}
-		if r.file != e.file[pos] {
-			d.reportStale(pos, own, files[r.file].name)
-			reported[pos] = true
-		} else if r.start != e.start[pos] {
-			moved[r.file] = true
-		}
-		file[pos], start[pos] = r.file, r.start
-		if fault, ok := e.unsure[pos]; ok && !reported[pos] && e.hasFiles {
-			d.reportFault(pos, fault)
+			c.loseEpisode(pos)
+		default:
+			c.placeEpisode(pos, r)
 		}
 	}
 	// Wrong lengths, wrong files and lost rows also move the following episodes. That is not a
 	// second fault.
-	isOrder := len(places) == 0 && slices.Equal(corrected, e.length) && slices.Equal(file, e.file)
+	isTableRight := slices.Equal(c.length, e.length) && slices.Equal(c.file, e.file)
+	isOrder := isTableRight && len(c.unreadable) == 0
 	for f := range files {
-		if moved[int32(f)] && isOrder {
+		if isOrder && c.moved[int32(f)] {
 			d.tables.reportMoved(files[f].name)
 		}
 	}
-	e.length = corrected
+	e.length = c.length
 	e.sumLengths()
 	d.About.Frames = e.from[e.count()]
-	return d.useFiles(files, file, start, places)
+	return d.useFiles(files, c.file, c.start, c.unreadable)
+}
+
+// tableCorrection holds the corrected columns of the episodes table.
+type tableCorrection struct {
+	dataset    *Dataset
+	files      []countedFile
+	isShort    bool                // the set may have fewer rows than its totals state
+	claimed    []int64             // rows that the episodes of each file have by the table
+	length     []int32             // by position of the episode
+	file       []int32             // by position of the episode
+	start      []int64             // by position of the episode
+	unreadable map[int32]relocated // episodes that are an error, by position
+	moved      map[int32]bool      // files in which episodes are at other rows
+}
+
+// setUnreadable makes reading an episode an error.
+func (c *tableCorrection) setUnreadable(pos int, start int64, err error) {
+	c.unreadable[int32(pos)] = relocated{start, err}
+}
+
+// loseEpisode reports an episode of which no rows were found.
+func (c *tableCorrection) loseEpisode(pos int) {
+	d := c.dataset
+	e := d.episodes
+	listed := &c.files[e.file[pos]]
+	isEmpty := e.length[pos] == 0 && !e.isUnsure(pos)
+	if listed.err != nil || isEmpty {
+		return // reading the file reports its error
+	}
+	c.setUnreadable(pos, e.start[pos], d.tables.lengthError(listed.name, pos, 0))
+	d.reportLost(pos, listed.name, 0)
+}
+
+// placeEpisode assigns a run of rows to an episode, and reports what the table states wrongly.
+func (c *tableCorrection) placeEpisode(pos int, r *rowRun) {
+	d := c.dataset
+	e := d.episodes
+	r.isTaken = true
+	isReported := false
+	name := c.files[r.file].name
+	// Rows are lost if the set has fewer than its totals say, and the file fewer than its
+	// episodes. Otherwise the table is wrong.
+	isFileShort := c.files[r.file].rows < c.claimed[r.file]
+	isCertain := !e.isUnsure(pos) && !d.isRenumbered(r.id)
+	isLost := c.isShort && isCertain && isFileShort
+	n, ok := rowCount(r.rows)
+	switch {
+	case isLost && r.rows < int64(e.length[pos]):
+		c.setUnreadable(pos, r.start, d.tables.lengthError(name, pos, r.rows))
+		d.reportLost(pos, name, r.rows)
+	case ok && n != e.length[pos]:
+		d.reportLength(pos, name, n)
+		c.length[pos] = n
+		isReported = true
+	}
+	if r.file != e.file[pos] {
+		d.reportStale(pos, &c.files[e.file[pos]], name)
+		isReported = true
+	} else if r.start != e.start[pos] {
+		c.moved[r.file] = true
+	}
+	c.file[pos] = r.file
+	c.start[pos] = r.start
+	if fault, ok := e.unsure[pos]; ok && !isReported && e.hasFiles {
+		d.reportFault(pos, fault)
+	}
 }
 
 // useFiles makes files the data files of the table. file holds the position in files of each
@@ -281,7 +331,8 @@ func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 		if r.isTaken {
 			continue
 		}
-		if left++; best == nil || score(r) > score(best) {
+		left++
+		if best == nil || score(r) > score(best) {
 			best = r
 		}
 	}

@@ -15,7 +15,8 @@ func (d *Dataset) reportCounted(f robocache.Finding) {
 	listed, last := 0, 0
 	for i := 0; i < len(d.About.Findings) && !d.repair; i++ {
 		if d.About.Findings[i].Code == f.Code {
-			listed, last = listed+1, i
+			listed++
+			last = i
 		}
 	}
 	f.Count = max(1, f.Count)
@@ -34,7 +35,8 @@ func fixTableHint() string {
 // reportLength reports an episode whose length in the table is wrong.
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	statement := fmt.Sprintf("states %d rows", d.episodes.length[pos])
-	switch fault := d.episodes.unsure[pos]; {
+	fault := d.episodes.unsure[pos]
+	switch {
 	case fault.column == "length" && d.episodes.length[pos] == 0:
 		statement = "does not state the number of rows of the episode (" + fault.message + ")"
 	case fault.column == "dataset_to_index":

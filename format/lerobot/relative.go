@@ -27,19 +27,23 @@ func readRelative(r *declared, f *robocache.Feature) {
 		{r.Absolute, false, true},
 	} {
 		var relative robocache.Relative
-		if len(entry.raw) == 0 ||
-			string(entry.raw) != "[]" && relative.UnmarshalJSON(entry.raw) != nil {
+		if len(entry.raw) == 0 {
+			continue
+		}
+		isEmptyList := string(entry.raw) == "[]"
+		if !isEmptyList && relative.UnmarshalJSON(entry.raw) != nil {
 			continue
 		}
 		named := len(relative.Channels)+len(relative.Names) > 0
 		switch {
 		case named && !entry.isList:
 			continue
-		case !named && (entry.inverted || string(entry.raw) == "[]"):
+		case !named && (entry.inverted || isEmptyList):
 			relative.None = !relative.None
 		}
 		if channels, err := relative.Of(f); err == nil {
-			f.Relative, f.RelativeReason = channels, "as "+infoPath+" states"
+			f.Relative = channels
+			f.RelativeReason = "as " + infoPath + " states"
 			return
 		}
 	}
@@ -74,8 +78,8 @@ func markRelative(info *robocache.Info, parts map[string]modalityPart) {
 		}
 		stated[key] = channels
 		var rotation string
-		if absolute || json.Unmarshal(p.Rotation, &rotation) != nil ||
-			!slices.Contains(unsummable, rotation) {
+		isNamed := json.Unmarshal(p.Rotation, &rotation) == nil
+		if absolute || !isNamed || !slices.Contains(unsummable, rotation) {
 			continue
 		}
 		for c := *p.Start; c < *p.End; c++ {
@@ -95,6 +99,7 @@ func markRelative(info *robocache.Info, parts map[string]modalityPart) {
 		}
 		slices.Sort(channels)
 		slices.Sort(f.Unsummable)
-		f.Relative, f.RelativeReason = slices.Compact(channels), "as "+modalityPath+" states"
+		f.Relative = slices.Compact(channels)
+		f.RelativeReason = "as " + modalityPath + " states"
 	}
 }

@@ -56,11 +56,15 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if !ok {
 		i--
 	}
-	if i < 0 || int64(len(p)) > c.clusters[i].size ||
-		off > c.clusters[i].off+c.clusters[i].size-int64(len(p)) {
+	if i < 0 {
 		return c.Ranged.ReadAt(ctx, p, off)
 	}
 	at := c.clusters[i]
+	n := int64(len(p))
+	isInside := n <= at.size && off <= at.off+at.size-n
+	if !isInside {
+		return c.Ranged.ReadAt(ctx, p, off)
+	}
 	v, err := c.t.cache.Get(
 		ctx,
 		unitKey{file: c.file, group: c.group, col: unitCluster, page: int32(i)},
@@ -109,8 +113,11 @@ func (d *Dataset) warm(
 	var bytes int64
 	seen := map[int]bool{}
 	for _, r := range rows {
-		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.episodes.count() || r.Index < 0 ||
-			r.Index >= int(d.episodes.length[r.Episode]) {
+		isEpisode := r.Episode >= 0 && r.Episode < d.episodes.count()
+		if !isEpisode || seen[r.Episode] {
+			continue
+		}
+		if r.Index < 0 || r.Index >= int(d.episodes.length[r.Episode]) {
 			continue
 		}
 		seen[r.Episode] = true
@@ -196,8 +203,10 @@ type piece struct{ off, size int64 }
 // chunks beyond the end of the file are left out; ReadColumn reports them.
 func appendPieces(to []piece, f *pq.File, leaves []*pq.Node, group int, limit int64) []piece {
 	for _, l := range leaves {
-		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 &&
-			k.Size <= min(limit, f.Size) && k.Offset <= f.Size-k.Size {
+		k, ok := f.Chunk(group, l)
+		hasSize := k.Size > 0 && k.Size <= min(limit, f.Size)
+		isInFile := k.Offset >= 0 && k.Offset <= f.Size-k.Size
+		if ok && hasSize && isInFile {
 			to = append(to, piece{k.Offset, k.Size})
 		}
 	}

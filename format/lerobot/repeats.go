@@ -19,7 +19,8 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 	seen := map[int64]int{}
 	repeated := map[int64]string{}
 	count := func(id int64, file *countedFile) {
-		if seen[id]++; id >= 0 && seen[id] > 1 && repeated[id] == "" {
+		seen[id]++
+		if id >= 0 && seen[id] > 1 && repeated[id] == "" {
 			repeated[id] = file.name
 		}
 	}
@@ -67,34 +68,18 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	if d.raw.major == 2 {
 		d.storeDataIDs(files, repeated)
 	}
-	assigned := map[int]*rowRun{}
-	runs := map[int64][]*rowRun{}
-	for i := range files[:len(e.files)] {
-		for k := range files[i].runs {
-			r := &files[i].runs[k]
-			runs[r.id] = append(runs[r.id], r)
-		}
-	}
-	for pos := range e.count() {
-		id := e.dataID(pos)
-		r, n := d.bestRun(pos, runs[id])
-		if n == 1 || n > 1 && (repeated[id] != "" || d.isRenumbered(id)) {
-			assigned[pos], r.isTaken = r, true
-		}
-	}
-	for pos := range e.count() {
-		isLacking := assigned[pos] == nil && (e.length[pos] > 0 || e.isUnsure(pos))
-		if _, n := d.bestRun(pos, runs[e.dataID(pos)]); isLacking && n == 0 {
-			d.adoptRun(pos, &files[e.file[pos]], repeated, assigned)
-		}
-	}
+	assigned := d.assignListed(files, repeated)
 	surplus := map[int64]int64{} // rows by episode_index
 	for i := range files[:len(e.files)] {
 		for k := range files[i].runs {
-			if r := &files[i].runs[k]; !r.isTaken && repeated[r.id] != "" {
-				assigned[d.appendEpisode(r, assigned)], r.isTaken = r, true
-				surplus[r.id]++
+			r := &files[i].runs[k]
+			if r.isTaken || repeated[r.id] == "" {
+				continue
 			}
+			pos := d.appendEpisode(r, assigned)
+			assigned[pos] = r
+			r.isTaken = true
+			surplus[r.id]++
 		}
 	}
 	for pos, id := range e.stored {
@@ -113,6 +98,40 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	return assigned, nil
 }
 
+// assignListed returns a run for each listed episode: one with its episode_index, or else the run at
+// its place.
+func (d *Dataset) assignListed(
+	files []countedFile,
+	repeated map[int64]string,
+) map[int]*rowRun {
+	e := d.episodes
+	assigned := map[int]*rowRun{}
+	runs := map[int64][]*rowRun{}
+	for i := range files[:len(e.files)] {
+		for k := range files[i].runs {
+			r := &files[i].runs[k]
+			runs[r.id] = append(runs[r.id], r)
+		}
+	}
+	for pos := range e.count() {
+		id := e.dataID(pos)
+		best, candidates := d.bestRun(pos, runs[id])
+		isRepeated := repeated[id] != "" || d.isRenumbered(id)
+		if candidates == 1 || candidates > 1 && isRepeated {
+			assigned[pos] = best
+			best.isTaken = true
+		}
+	}
+	for pos := range e.count() {
+		_, candidates := d.bestRun(pos, runs[e.dataID(pos)])
+		mayHaveRows := e.length[pos] > 0 || e.isUnsure(pos)
+		if assigned[pos] == nil && mayHaveRows && candidates == 0 {
+			d.adoptRun(pos, &files[e.file[pos]], repeated, assigned)
+		}
+	}
+	return assigned
+}
+
 // adoptRun assigns the run at the place of an episode in its data file to the episode. The rows of
 // the run must have an index that occurs twice, or the table must list the episode's index twice.
 // Caller must ensure that no rows have the index of the episode.
@@ -129,7 +148,8 @@ func (d *Dataset) adoptRun(
 		if e.stored == nil {
 			e.stored = map[int]int64{}
 		}
-		e.stored[pos], r.isTaken = r.id, true
+		e.stored[pos] = r.id
+		r.isTaken = true
 		assigned[pos] = r
 	}
 }
@@ -172,7 +192,8 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	}
 	e.setIndex(append(ids, next))
 	length, _ := rowCount(min(r.rows, math.MaxInt32))
-	e.length, e.file = append(e.length, length), append(e.file, r.file)
+	e.length = append(e.length, length)
+	e.file = append(e.file, r.file)
 	e.start = append(e.start, r.start)
 	if e.stored == nil {
 		e.stored = map[int]int64{}
@@ -183,7 +204,8 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	for _, c := range e.cameras {
 		d.appendFrames(c, before, r, assigned)
 	}
-	d.About.Episodes, d.About.Frames = e.count(), e.from[e.count()]
+	d.About.Episodes = e.count()
+	d.About.Frames = e.from[e.count()]
 	d.About.NumberEpisodes(e.index)
 	return pos
 }
@@ -191,7 +213,9 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 // appendFrames assigns the frames after those of an episode to the last episode, unless they belong
 // to another one. Then the frames of the last episode are unknown.
 func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned map[int]*rowRun) {
-	file, from, to := int32(unknownFile), math.NaN(), math.NaN()
+	file := int32(unknownFile)
+	from := math.NaN()
+	to := math.NaN()
 	defer func() {
 		c.file = append(c.file, file)
 		if c.from != nil {
@@ -221,7 +245,9 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 			return
 		}
 	}
-	file, from, to = c.file[before], start, end
+	file = c.file[before]
+	from = start
+	to = end
 }
 
 // unknownFile is the video file of an episode whose frames the metadata does not name.
@@ -286,7 +312,8 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 			if len(ids) == 0 {
 				continue
 			}
-			low, high = slices.Min(ids), slices.Max(ids)
+			low = slices.Min(ids)
+			high = slices.Max(ids)
 		}
 		if low != high || low < 0 || first >= 0 && low != first {
 			return -1, nil

@@ -59,9 +59,11 @@ func (d *Dataset) splitRuns(
 				isWhole: isWhole,
 			}
 			out = append(out, before)
-			first, isWhole = row, count.frames != nil
+			first = row
+			isWhole = count.frames != nil
 		}
-		r.rows, r.start = r.start+r.rows-first, first
+		r.rows = r.start + r.rows - first
+		r.start = first
 		r.isWhole = isWhole
 		out = append(out, r)
 	}

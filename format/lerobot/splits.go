@@ -26,7 +26,8 @@ func (d *Dataset) extendSplits(known int) {
 		}
 		n := positions[len(positions)-1] + 1
 		if n > end {
-			end, last = n, map[string][]int{}
+			end = n
+			last = map[string][]int{}
 		}
 		if n == end {
 			last[name] = positions

@@ -213,7 +213,8 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 	out := robocache.Stats{}
 	for k, m := range all {
 		s := m.Stats()
-		if s.Shape = m.shape; m.noExtrema {
+		s.Shape = m.shape
+		if m.noExtrema {
 			s.Min, s.Max = nil, nil
 		}
 		if m.noSpread {

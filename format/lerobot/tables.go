@@ -128,8 +128,9 @@ func (t *tables) openFile(ctx context.Context, file int32) (*handle, error) {
 			if store.Remote(r) {
 				t.isRemote.Store(true)
 			}
-			if t.dataset.raw.major == 2 && r.Size() <= smallFile ||
-				store.Remote(r) && r.Size() <= clusterChunk {
+			isSmall := t.dataset.raw.major == 2 && r.Size() <= smallFile
+			isOneRead := store.Remote(r) && r.Size() <= clusterChunk
+			if isSmall || isOneRead {
 				loaded, err := readIntoMemory(ctx, r)
 				if err != nil {
 					return err
@@ -312,8 +313,8 @@ func (c *column) readLeaf(
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
 		// If all rows have one other length, the declaration is wrong.
 		chunk, _ := f.pq.Chunk(group, leaf)
-		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 &&
-			chunk.Values/rows != int64(elementCount(shape)) {
+		rows := f.pq.Groups[group].Rows
+		if rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
 			_, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
 			if again == nil {

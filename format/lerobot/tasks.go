@@ -20,7 +20,8 @@ const (
 // readTasks reads the table of task texts. A missing table is a finding, not an error, because the
 // task numbers are still known.
 func (d *Dataset) readTasks(ctx context.Context) (err error) {
-	name, read := tasksParquet, d.readTasksParquet
+	name := tasksParquet
+	read := d.readTasksParquet
 	if d.raw.major == 2 {
 		name = tasksJSONL
 		read = func(ctx context.Context) ([]robocache.Task, error) {
@@ -32,18 +33,12 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 		}
 	}
 	defer robocache.LocateIn(&err, "file", name)
-	var tasks []robocache.Task
-	err = func() error {
-		content, err := read(ctx)
-		if err != nil {
-			return err
-		}
-		tasks = content
-		return nil
-	}()
-	if errors.Is(err, robocache.ErrNotFound) && d.episodes.count() == 0 {
-		err = nil // a dataset without episodes has no tasks yet
-	} else if errors.Is(err, robocache.ErrNotFound) {
+	tasks, err := read(ctx)
+	switch {
+	case err == nil:
+	case !errors.Is(err, robocache.ErrNotFound):
+		return err
+	case d.episodes.count() > 0: // a dataset without episodes has no tasks yet
 		d.addFinding(robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "missing-file",
@@ -51,10 +46,9 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 			Message:  "the table of tasks is missing: task texts are unknown",
 			Hint:     "fetch the file, or write it",
 		})
-		err = nil
 	}
 	if err != nil {
-		return err
+		tasks = nil
 	}
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
@@ -106,7 +100,8 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, err error) {
 	var number, label *pq.Node
 	if _, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
-		number, label = f.Column("task_index"), taskColumn(f)
+		number = f.Column("task_index")
+		label = taskColumn(f)
 		if number == nil || number.Group() || label == nil {
 			return nil, robocache.Malformed("lerobot", nil, "").
 				Expected("columns task_index and a text", fmt.Sprint(columnNames(f)))

@@ -143,27 +143,20 @@ func (d *Dataset) matchTimes(
 	if step <= 0 {
 		step = d.rowStep()
 	}
-	within := f.timed.tolerance(step)
-	mismatchAt := func(row int, msg, want, got string) error {
-		where := robocache.Where{
-			"file":    f.path,
-			"stream":  c.key,
-			"episode": d.episodes.indexAt(episode),
-		}
-		if row >= 0 {
-			where["row"] = row
-		}
-		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
-		return robocache.Malformed("lerobot frames", where, "%s, and %s", counts, msg).
-			Expected(want, got).WithHint("%s", d.noFrameHint())
+	m := timeMatch{
+		dataset: d,
+		camera:  c,
+		file:    f,
+		episode: episode,
+		within:  f.timed.tolerance(step),
 	}
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {
-		return nil, mismatchAt(-1, "from_timestamp does not state where the episode begins",
+		return nil, m.mismatchError("from_timestamp does not state where the episode begins",
 			"seconds from 0 on", fmt.Sprint(timestampAt(c.cols.from, episode))), nil
 	}
-	if first := rowTimes[0]; first > within && first < step+within {
-		return nil, mismatchAt(0, "the timestamps count from one frame after 0: "+
+	if first := rowTimes[0]; first > m.within && first < step+m.within {
+		return nil, m.rowError(0, "the timestamps count from one frame after 0: "+
 			"its first frame may or may not belong to the first row", "0 s",
 			video.Seconds(first)), nil
 	}
@@ -171,29 +164,71 @@ func (d *Dataset) matchTimes(
 	for k, t := range rowTimes {
 		times[k] = from + t
 		if t > 1<<62 || t < -1<<62 {
-			return nil,
-				mismatchAt(k, "the row is outside of it", "a time", fmt.Sprintf("%d ns", t)), nil
+			outside := m.rowError(k, "the row is outside of it", "a time", fmt.Sprintf("%d ns", t))
+			return nil, outside, nil
 		}
 	}
-	frames, none := ix.FramesOfRows(times, within)
+	frames, none := ix.FramesOfRows(times, m.within)
 	if none != nil {
-		return nil, mismatchAt(none.Row, none.Msg, none.Want, none.Got), nil
+		return nil, m.rowError(none.Row, none.Msg, none.Want, none.Got), nil
 	}
 	// The rows and their frames must be outside the parts of other episodes.
 	first := min(times[0], ix.TimeNS(int(frames[0])))
 	last := max(times[len(times)-1], ix.TimeNS(int(frames[len(frames)-1]))+1)
-	for _, k := range f.timed.claims {
-		if int(k.episode) != episode && last > k.from-within && first < k.to-within {
+	if err := m.checkClaims(from, first, last); err != nil {
+		return nil, err, nil
+	}
+	return frames, nil, nil
+}
+
+// timeMatch is the search for the frames of an episode's rows by time.
+type timeMatch struct {
+	dataset *Dataset
+	camera  *camera
+	file    *camFile
+	episode int
+	within  int64 // tolerance in nanoseconds
+}
+
+// mismatchError returns the error that the rows of the episode do not match the video.
+func (m *timeMatch) mismatchError(msg, want, got string) *robocache.Error {
+	where := robocache.Where{
+		"file":    m.file.path,
+		"stream":  m.camera.key,
+		"episode": m.dataset.episodes.indexAt(m.episode),
+	}
+	timed := m.file.timed
+	counts := fmt.Sprintf("the video has %d frames for %d rows", timed.frames, timed.rows)
+	return robocache.Malformed("lerobot frames", where, "%s, and %s", counts, msg).
+		Expected(want, got).WithHint("%s", m.dataset.noFrameHint())
+}
+
+// rowError returns the error that a row of the episode does not match the video.
+func (m *timeMatch) rowError(row int, msg, want, got string) error {
+	err := m.mismatchError(msg, want, got)
+	err.Where["row"] = row
+	return err
+}
+
+// checkClaims returns an error if the time from first to last is in the part of another episode.
+// from is the start of the episode in the video.
+func (m *timeMatch) checkClaims(from, first, last int64) error {
+	for _, k := range m.file.timed.claims {
+		isOther := int(k.episode) != m.episode
+		overlaps := last > k.from-m.within && first < k.to-m.within
+		if isOther && overlaps {
 			got := fmt.Sprintf(
 				"from_timestamp %s, and %s of episode %d",
 				video.Seconds(from),
 				video.Seconds(k.from),
-				d.episodes.indexAt(int(k.episode)),
+				m.dataset.episodes.indexAt(int(k.episode)),
 			)
-			return nil,
-				mismatchAt(-1, "two episodes name the same part of it", "frames of its own", got),
-				nil
+			return m.mismatchError(
+				"two episodes name the same part of it",
+				"frames of its own",
+				got,
+			)
 		}
 	}
-	return frames, nil, nil
+	return nil
 }

@@ -48,7 +48,8 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 	} else if c.cols == nil {
 		return false, nil
 	}
-	from, n := c.cols.from, len(c.cols.files)
+	from := c.cols.from
+	n := len(c.cols.files)
 	c.byFile = indexFiles(
 		c.cols.file,
 		n,
@@ -69,7 +70,8 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		return false, err
 	}
 	c.templates = best
-	if declared := d.raw.videoPath; found > 0 {
+	declared := d.raw.videoPath
+	if found > 0 {
 		if declared != "" && best[0] != declared {
 			d.reportTemplate(
 				"/video_path",
@@ -85,17 +87,32 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		}
 		return true, nil
 	}
+	hasFiles, err := d.hasUnnamedFiles(ctx, f.Key, probes)
+	if err != nil {
+		return false, err
+	}
+	if !hasFiles {
+		delete(d.cameras, f.Key)
+	}
+	return hasFiles, nil
+}
+
+// hasUnnamedFiles reports whether a camera has files that no known template names. It reports files
+// that are found by key and number.
+func (d *Dataset) hasUnnamedFiles(ctx context.Context, key string, probes []place) (bool, error) {
 	for _, pl := range probes {
-		if name, err := d.paths.inTree(ctx, pl); err != nil {
+		name, err := d.paths.inTree(ctx, pl)
+		if err != nil {
 			return false, err
-		} else if name != "" {
+		}
+		if name != "" {
 			d.reportTemplate(
 				"/video_path",
-				f.Key,
+				key,
 				fmt.Sprintf(
 					"no known template names the files of %s; they were found by key and "+
 						"number, such as %q",
-					f.Key,
+					key,
 					name,
 				),
 				"move the files, or write the template that fits",
@@ -103,15 +120,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 			return true, nil
 		}
 	}
-	hasFiles, err := d.paths.hasCameraFile(ctx, f.Key)
-	if err != nil {
-		return false, err
-	}
-	if hasFiles {
-		return true, nil
-	}
-	delete(d.cameras, f.Key)
-	return false, nil
+	return d.paths.hasCameraFile(ctx, key)
 }
 
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
@@ -138,7 +147,8 @@ func (d *Dataset) Frames(
 	c := d.cameras[key]
 	var f *camFile
 	d.warmFrames(ctx, c, rows)
-	first, last := 0, -1
+	first := 0
+	last := -1
 	var byTime []int32
 	for i, r := range rows {
 		if _, err := d.countRun(rows[i : i+1]); err != nil {
@@ -150,7 +160,8 @@ func (d *Dataset) Frames(
 				return err
 			}
 			if f.timed == nil {
-				first, byTime = f.firstFrame(int32(r.Episode)), nil
+				first = f.firstFrame(int32(r.Episode))
+				byTime = nil
 			} else {
 				if byTime, err = d.framesByTime(ctx, c, f, r.Episode); err != nil {
 					return err

@@ -188,9 +188,13 @@ func (w *Writer) addVideo(
 		parts = append(parts, own[1].cameraPart)
 	}
 	c.encoded = c.encoded || own != [2]*encodedPart{}
-	if fs := ep.Known[c.feature.Key]; fs != nil && counted == nil {
-		w.countKnown(c.feature.Key, fs, row)
-	} else if counted == nil {
+	known := ep.Known[c.feature.Key]
+	switch {
+	case counted != nil:
+		w.countFrames(c.feature.Key, counted, row)
+	case known != nil:
+		w.countKnown(c.feature.Key, known, row)
+	default:
 		w.addFinding(
 			robocache.SeverityInfo,
 			"no-image-statistics",
@@ -200,8 +204,6 @@ func (w *Writer) addVideo(
 				"such episodes",
 			0,
 		)
-	} else {
-		w.countFrames(c.feature.Key, counted, row)
 	}
 	var place *videoPlace
 	for i := range parts {
@@ -224,7 +226,8 @@ func (w *Writer) addVideo(
 
 // countFrames adds the pixel counts p of an episode's frames.
 func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
-	if row.stats[key] = p.Stats(); row.stats[key] == nil {
+	row.stats[key] = p.Stats()
+	if row.stats[key] == nil {
 		return
 	}
 	if w.pixels[key] == nil {
@@ -270,42 +273,43 @@ func (w *Writer) fitPart(
 	if len(c.parts) == 0 {
 		return size, nil
 	}
-	full := false
-	if !continues {
-		// With LinkFrom, a source file that is not small becomes a file of its own, because a hard
-		// link is cheaper than a copy.
-		endsLink := w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path &&
-			c.bytes >= w.cfg.VideoFileBytes/8
-		full = endsLink || c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+	if continues {
+		return size, w.checkFollows(ctx, c, next)
 	}
-	if !full {
-		head := c.parts[0]
-		h, err := head.lib.Acquire(ctx, head.path)
-		if err != nil {
-			return size, err
-		}
-		defer h.Release()
-		err = checkJoinable(
-			ctx,
-			[]video.Part{{File: h, From: head.from, To: head.to}, next},
-			w.cfg.FPS,
-		)
-		full = errors.Is(err, robocache.ErrUnsupported) && !continues
-		if err != nil && !full {
+	if !w.isFull(c, part, size) {
+		err := w.checkFollows(ctx, c, next)
+		if !errors.Is(err, robocache.ErrUnsupported) {
 			return size, err
 		}
 	}
-	if full {
-		if err := w.endVideo(ctx, c); err != nil {
-			return size, err
-		}
-		var err error
-		c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video", w.cfg.Shard)
-		if err != nil {
-			return size, err
-		}
+	if err := w.endVideo(ctx, c); err != nil {
+		return size, err
 	}
-	return size, nil
+	c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video", w.cfg.Shard)
+	return size, err
+}
+
+// isFull reports whether the camera's file ends before a part of size bytes.
+func (w *Writer) isFull(c *outCamera, part *cameraPart, size int64) bool {
+	// With LinkFrom, a source file that is not small becomes a file of its own, because a hard
+	// link is cheaper than a copy.
+	isOtherFile := part.path != c.parts[len(c.parts)-1].path
+	isLarge := c.bytes >= w.cfg.VideoFileBytes/8
+	endsLink := w.cfg.LinkFrom != "" && isOtherFile && isLarge
+	return endsLink || c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+}
+
+// checkFollows returns an error of class ErrUnsupported if a part cannot be joined to the parts of
+// the camera's file.
+func (w *Writer) checkFollows(ctx context.Context, c *outCamera, next video.Part) error {
+	head := c.parts[0]
+	f, err := head.lib.Acquire(ctx, head.path)
+	if err != nil {
+		return err
+	}
+	defer f.Release()
+	first := video.Part{File: f, From: head.from, To: head.to}
+	return checkJoinable(ctx, []video.Part{first, next}, w.cfg.FPS)
 }
 
 // openFiles returns how many files are open when the collected parts and next are joined. Adjacent
@@ -394,7 +398,8 @@ func (w *Writer) linkWhole(parts []video.Part, name string) bool {
 	if w.cfg.LinkFrom == "" || !local || err != nil {
 		return false
 	}
-	ix, next := parts[0].File.Index, 0
+	ix := parts[0].File.Index
+	next := 0
 	for _, p := range parts {
 		if p.File.Path != parts[0].File.Path || p.From != next {
 			return false
@@ -444,7 +449,9 @@ func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) 
 		)
 	}
 	if !c.hasFirst {
-		c.hasFirst, c.first, c.otherCodecs = true, ix.Entries()[0], map[string]string{}
+		c.hasFirst = true
+		c.first = ix.Entries()[0]
+		c.otherCodecs = map[string]string{}
 	}
 	if codec := ix.Entries()[0].Codec; codec != c.first.Codec {
 		c.otherCodecs[name] = string(codec)
@@ -456,8 +463,9 @@ func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) 
 	at := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
-		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta ||
-			ix.PTS(at+n-1) != int64(at+n-1)*delta {
+		pts := ix.PTS(at)
+		isOnGrid := pts == int64(at)*delta && ix.PTS(at+n-1) == int64(at+n-1)*delta
+		if ix.Timescale() != scale || !isOnGrid {
 			return malformed(
 				robocache.Where{"frame": at},
 				"the joined file is not on its grid",
@@ -469,7 +477,8 @@ func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) 
 		if !v.isSet { // the first part of an episode
 			v.from = float64(int64(at+p.before)*delta) / float64(scale)
 		}
-		v.to, v.isSet = float64(int64(at+n-p.behind)*delta)/float64(scale), true
+		v.to = float64(int64(at+n-p.behind)*delta) / float64(scale)
+		v.isSet = true
 		at += n
 	}
 	return nil

@@ -92,19 +92,9 @@ func (w *Writer) encodeColumn(
 				return err
 			}
 		}
-		names := make([][]byte, len(images))
-		for k, b := range images {
-			names[k] = []byte(stillName(k, b))
-		}
-		blobs, err := f.leaves[0].Blobs(images)
-		if err != nil {
+		if out.chunks, err = imageChunks(f, images); err != nil {
 			return err
 		}
-		nameChunk, err := f.leaves[1].Blobs(names)
-		if err != nil {
-			return err
-		}
-		out.chunks = []*pqw.Chunk{blobs, nameChunk}
 	default:
 		if !f.Default {
 			out.raw = ep.Columns[f.Key]
@@ -128,11 +118,29 @@ func (w *Writer) encodeColumn(
 	return nil
 }
 
+// imageChunks encodes the bytes and the names of images.
+func imageChunks(f *writtenFeature, images [][]byte) ([]*pqw.Chunk, error) {
+	names := make([][]byte, len(images))
+	for k, b := range images {
+		names[k] = []byte(stillName(k, b))
+	}
+	blobs, err := f.leaves[0].Blobs(images)
+	if err != nil {
+		return nil, err
+	}
+	nameChunk, err := f.leaves[1].Blobs(names)
+	if err != nil {
+		return nil, err
+	}
+	return []*pqw.Chunk{blobs, nameChunk}, nil
+}
+
 // fillBookkeeping computes the rows of the five bookkeeping columns of the next episode.
 func (w *Writer) fillBookkeeping(ep *EpisodeData, out []preparedColumn) error {
 	le := binary.LittleEndian
 	fps := w.cfg.FPS.Float()
-	number, last := int64(0), ""
+	number := int64(0)
+	last := ""
 	for i := range w.features {
 		f := &w.features[i]
 		if !f.Default {
@@ -244,7 +252,8 @@ func (w *Writer) countStills(f *writtenFeature, images [][]byte, out *preparedCo
 	look := w.cfg.Frames.Images(&f.Feature)
 	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
 	parts := slices.Collect(slices.Chunk(chosen, share))
-	looks, errs := make([]*stats.Pixels, len(parts)), make([]error, len(parts))
+	looks := make([]*stats.Pixels, len(parts))
+	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {
 		looks[i] = look.Empty()

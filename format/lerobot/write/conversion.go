@@ -286,7 +286,9 @@ func (c *conversion) chooseFeatures() {
 		out.Default, out.Clock, out.Masked = false, "", false
 		out.Key = legalKey(f.Key, taken)
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
-			out.fromStills, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
+			out.fromStills = true
+			out.Kind = robocache.KindVideo
+			out.DType = robocache.Uint8
 		}
 		if why := WhyDropped(&out.Feature); why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
@@ -309,23 +311,29 @@ func (c *conversion) chooseFeatures() {
 		}
 		taken[out.Key] = true
 		if c.src.Capabilities().Valid != nil && f.Masked {
-			mask := feature{
-				source: f.Key,
-				isMask: true,
-				Feature: robocache.Feature{
-					Key:   legalKey(out.Key+robocache.ValidSuffix, taken),
-					Kind:  robocache.KindNumeric,
-					DType: robocache.Bool,
-					Shape: []int{1},
-				},
-			}
-			taken[mask.Key], out.hasMask = true, true
+			mask := maskOf(f.Key, legalKey(out.Key+robocache.ValidSuffix, taken))
+			taken[mask.Key] = true
+			out.hasMask = true
 			c.report.Added = append(c.report.Added, mask.Key)
 			c.features = append(c.features, out, mask)
 			continue
 		}
 		out.hasMask = c.src.Info().Feature(f.Key+robocache.ValidSuffix) != nil
 		c.features = append(c.features, out)
+	}
+}
+
+// maskOf returns the mask of a feature of the source. key is its name in the result.
+func maskOf(source, key string) feature {
+	return feature{
+		source: source,
+		isMask: true,
+		Feature: robocache.Feature{
+			Key:   key,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Bool,
+			Shape: []int{1},
+		},
 	}
 }
 
@@ -355,9 +363,9 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 // shouldResize reports whether the images of a stream are scaled to the requested size. Depth keeps
 // its size, because a distance between two surfaces may not exist.
 func (c *conversion) shouldResize(f *feature) bool {
-	return c.options.width > 0 && f.Depth == nil &&
-		(f.Kind == robocache.KindVideo ||
-			f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
+	isColorImage := f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1
+	isScalable := f.Kind == robocache.KindVideo || isColorImage
+	return c.options.width > 0 && f.Depth == nil && isScalable
 }
 
 // legalKey returns a name that LeRobot accepts. It has no "/" and is not in taken.
@@ -403,8 +411,11 @@ const maxReport = 1 << 30
 // writeDataset writes the dataset.
 func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j *journal) error {
 	cfg := c.options.out
-	cfg.FPS, cfg.Robot, cfg.PartsDir = c.fps, c.src.Info().Robot, c.partsDir
-	cfg.Encoders, cfg.Tasks = c.options.Threads, c.chooseTasks()
+	cfg.FPS = c.fps
+	cfg.Robot = c.src.Info().Robot
+	cfg.PartsDir = c.partsDir
+	cfg.Encoders = c.options.Threads
+	cfg.Tasks = c.chooseTasks()
 	cfg.allowEmpty = c.src.Info().Episodes == 0 && cfg.Shard == nil
 	c.setShardRange(&cfg)
 	for _, f := range c.features {
@@ -432,12 +443,14 @@ func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j 
 	if err := c.sampleKnown(ctx, w); err != nil {
 		return err
 	}
-	c.report.NumEpisodes, c.report.NumFrames = w.episodeCount(), w.frameCount()
+	c.report.NumEpisodes = w.episodeCount()
+	c.report.NumFrames = w.frameCount()
 	c.report.Findings = append(c.report.Findings, w.findings...)
 	if c.options.Shard != nil {
 		return c.endShard(ctx, w)
 	}
-	if splits := c.splitRanges(); len(c.src.Info().Splits) > 0 {
+	splits := c.splitRanges()
+	if len(c.src.Info().Splits) > 0 {
 		w.cfg.Splits = map[string]string{}
 		maps.Copy(w.cfg.Splits, splits)
 	}
@@ -541,7 +554,8 @@ func (c *conversion) dryRun(ctx context.Context) error {
 			m.New = -1
 		} else {
 			for i := range c.features {
-				switch f := &c.features[i]; {
+				f := &c.features[i]
+				switch {
 				case f.fromStills:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:

@@ -53,13 +53,18 @@ type encodedGroup struct {
 	suffix   string // suffix of the name if the frames are the ends of episodes
 	number   int
 	episodes []*EpisodeData
-	// per episode: its position in the call of Prepare, and which of its parts is encoded
-	targets [][2]int
-	file    *tempFile
-	name    string
-	parts   []*encodedPart // per episode, nil if it failed
-	errs    []error
-	notes   []preparedNote
+	targets  []encodedTarget // per episode
+	file     *tempFile
+	name     string
+	parts    []*encodedPart // per episode, nil if it failed
+	errs     []error
+	notes    []preparedNote
+}
+
+// encodedTarget is the part of an episode's video that encoded frames become.
+type encodedTarget struct {
+	episode int // index in the episodes of one call of Prepare
+	part    int // 0, or 1 for the frames after a copied segment
 }
 
 // longGOP is the GOP length above which one encoder per episode costs less than filling up the last
@@ -77,7 +82,8 @@ func (g *encodedGroup) gop() int {
 // encodeAll encodes the parts of all episodes. Each episode in a file must begin at a sync sample.
 // The last GOP of the previous episode is therefore filled up with its last frame.
 func (g *encodedGroup) encodeAll(ctx context.Context) {
-	g.parts, g.errs = make([]*encodedPart, len(g.episodes)), make([]error, len(g.episodes))
+	g.parts = make([]*encodedPart, len(g.episodes))
+	g.errs = make([]error, len(g.episodes))
 	if g.gop() > longGOP && len(g.episodes) > 1 {
 		for j, ep := range g.episodes {
 			one := &encodedGroup{
@@ -127,7 +133,8 @@ func (g *encodedGroup) addPart(j, from int) *encodedPart {
 // encodeTogether encodes all episodes of the group into one file.
 func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	defer crash.Recover("write lerobot", &err)
-	w, f := g.writer, &g.camera.feature
+	w := g.writer
+	f := &g.camera.feature
 	if err := w.openTemp(); err != nil {
 		return err
 	}
@@ -143,19 +150,21 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	g.name = fmt.Sprintf("%d-%06d%s.mp4", slices.Index(w.cameraKeys, f.Key), g.number, g.suffix)
 	file := filepath.Join(w.tempDir, g.name)
 	g.file = &tempFile{lib: video.NewLibrary(w.tempStore.Open, 0), path: file}
-	if w.cfg.PartsDir != "" {
-		if g.file.path = ""; g.reuseKept(file) {
+	keepsParts := w.cfg.PartsDir != ""
+	if keepsParts {
+		g.file.path = ""
+		if g.reuseKept(file) {
 			return nil
 		}
 	}
 	w.encoders <- struct{}{}
 	defer func() { <-w.encoders }()
-	made := file
-	if w.cfg.PartsDir != "" {
+	unfinished := file
+	if keepsParts {
 		// A unique name, because the encoder of a killed run may still be writing its file.
-		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
+		unfinished = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
-	enc, replaced, err := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
+	enc, replaced, err := newEncoder(ctx, unfinished, g.video, w.cfg.FPS, f)
 	if err != nil {
 		return err
 	}
@@ -168,45 +177,57 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 			enc.Abort()
 		}
 	}()
-	at, failed := 0, false
+	frames, err := g.feedEpisodes(ctx, enc)
+	if err != nil {
+		return err
+	}
+	if frames == 0 { // no episode yielded a frame
+		return nil
+	}
+	ended = true
+	if err := enc.Close(); err != nil || !keepsParts {
+		return err
+	}
+	if err := robocache.At(os.Rename(unfinished, file), robocache.Where{"file": file}); err != nil {
+		return err
+	}
+	for _, err := range g.errs {
+		if err != nil {
+			return nil // an incomplete file is not kept
+		}
+	}
+	return g.writeKept(file)
+}
+
+// feedEpisodes writes the frames of all episodes to the encoder, and returns their number. The
+// error of an episode is stored, and the others are still written.
+func (g *encodedGroup) feedEpisodes(
+	ctx context.Context,
+	enc *video.Encoder,
+) (frames int, err error) {
 	for j := range g.episodes {
-		n, last, err := g.feedFrames(ctx, enc, j, at)
+		n, last, err := g.feedFrames(ctx, enc, j, frames)
 		if err != nil {
 			if enc.Failed() != nil || ctx.Err() != nil {
-				return err
+				return frames, err
 			}
-			g.errs[j], failed = err, true
+			g.errs[j] = err
 			if g.parts[j] != nil {
 				g.parts[j] = nil
 				g.file.uses.Add(-1)
 			}
 		}
-		at += n
+		frames += n
 		if j == len(g.episodes)-1 || last == nil {
 			continue
 		}
-		for ; at%g.gop() > 0; at++ {
+		for ; frames%g.gop() > 0; frames++ { // the next episode begins with a key frame
 			if err := enc.Write(last); err != nil {
-				return err
+				return frames, err
 			}
 		}
 	}
-	if at == 0 { // no episode yielded a frame
-		return nil
-	}
-	ended = true
-	if err := enc.Close(); err != nil || made == file {
-		return err
-	}
-	if err := robocache.At(os.Rename(made, file), robocache.Where{"file": file}); err != nil {
-		return err
-	}
-	if !failed {
-		if err := g.writeKept(file); err != nil {
-			return err
-		}
-	}
-	return nil
+	return frames, nil
 }
 
 // feedFrames writes the frames of episode j to the encoder, and counts those that the statistics
@@ -218,7 +239,8 @@ func (g *encodedGroup) feedFrames(
 ) (n int, last []byte, err error) {
 	// An error of the frame source affects this episode only.
 	defer crash.Recover("write lerobot", &err)
-	ep, f := g.episodes[j], &g.camera.feature
+	ep := g.episodes[j]
+	f := &g.camera.feature
 	part := g.addPart(j, at)
 	count := part.pixels == nil
 	if count {
@@ -245,7 +267,8 @@ func (g *encodedGroup) feedFrames(
 		if ep.frameEncoded != nil {
 			ep.frameEncoded()
 		}
-		if n++; n == ep.Length || last == nil {
+		n++
+		if n == ep.Length || last == nil {
 			// a failed episode fills its GOP with its first frame
 			last = append(last[:0], p...)
 		}
@@ -279,7 +302,8 @@ func newEncoder(
 	}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
-		cfg.Codec, cfg.Preset = video.H264, ""
+		cfg.Codec = video.H264
+		cfg.Preset = ""
 		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
 			return h, "encoded as H.264: " + err.Error(), nil
 		}

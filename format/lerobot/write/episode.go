@@ -19,7 +19,8 @@ import (
 // left out.
 func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer crash.Recover("convert", &err)
-	e, n := t.episode, c.src.Len(t.episode)
+	e := t.episode
+	n := c.src.Len(t.episode)
 	t.mapping = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
 	meta, err := c.src.Episode(ctx, e)
 	if err != nil {
@@ -50,29 +51,7 @@ func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, 
 	}
 	for i := range c.features {
 		f := &c.features[i]
-		switch {
-		case f.isMask:
-			raw := make([]byte, n)
-			err = robocache.Valid(ctx, c.src, f.source, rows, raw)
-			ep.Columns[f.Key] = raw
-		case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
-			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
-		case f.Kind == robocache.KindImage:
-			err = c.encodeStills(ctx, f, rows, ep)
-		case f.fromStills:
-			t.mapping.Video[f.Key] = stillVerdict
-			ep.Videos[f.Key] = VideoPart{
-				Frames: func(yield func([]byte) error) error {
-					return c.decodeStills(ctx, f, rows, yield)
-				},
-			}
-		case f.Kind == robocache.KindVideo:
-			err = c.videoOf(ctx, f, e, ep, &t.mapping)
-		default:
-			raw := make([]byte, n*f.Elements()*f.DType.Size())
-			err = c.src.Gather(ctx, f.source, rows, raw)
-			ep.Columns[f.Key] = raw
-		}
+		err := c.readFeature(ctx, f, rows, ep, &t.mapping)
 		if err := robocache.At(err, robocache.Where{"stream": f.source}); err != nil {
 			return nil, err
 		}
@@ -97,6 +76,40 @@ func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, 
 	return ep, nil
 }
 
+// readFeature reads a feature of all rows of an episode into ep.
+func (c *conversion) readFeature(
+	ctx context.Context,
+	f *feature,
+	rows []robocache.Row,
+	ep *EpisodeData,
+	mapping *EpisodeMap,
+) (err error) {
+	switch {
+	case f.isMask:
+		raw := make([]byte, len(rows))
+		err = robocache.Valid(ctx, c.src, f.source, rows, raw)
+		ep.Columns[f.Key] = raw
+	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
+		ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
+	case f.Kind == robocache.KindImage:
+		err = c.encodeStills(ctx, f, rows, ep)
+	case f.fromStills:
+		mapping.Video[f.Key] = stillVerdict
+		ep.Videos[f.Key] = VideoPart{
+			Frames: func(yield func([]byte) error) error {
+				return c.decodeStills(ctx, f, rows, yield)
+			},
+		}
+	case f.Kind == robocache.KindVideo:
+		err = c.videoOf(ctx, f, rows[0].Episode, ep, mapping)
+	default:
+		raw := make([]byte, len(rows)*f.Elements()*f.DType.Size())
+		err = c.src.Gather(ctx, f.source, rows, raw)
+		ep.Columns[f.Key] = raw
+	}
+	return err
+}
+
 // tasksOf returns a task text for each row, or "" if the source has no tasks.
 func (c *conversion) tasksOf(
 	ctx context.Context,
@@ -104,8 +117,8 @@ func (c *conversion) tasksOf(
 	meta robocache.Episode,
 ) ([]string, error) {
 	texts, err := c.src.Text(ctx, "task", rows)
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) ||
-		errors.Is(err, robocache.ErrUnsupported) {
+	noTasks := []error{robocache.ErrNotFound, robocache.ErrMisuse, robocache.ErrUnsupported}
+	if slices.ContainsFunc(noTasks, func(class error) bool { return errors.Is(err, class) }) {
 		return append(slices.Clone(meta.Tasks), "")[:1], nil
 	}
 	if err != nil {
@@ -134,7 +147,8 @@ func (c *conversion) eachStill(
 			return err
 		}
 		for k := range part {
-			r, err := &part[k], error(nil)
+			r := &part[k]
+			err := error(nil)
 			if r.Missing && !f.hasMask || r.Path != "" {
 				err = robocache.Malformed("convert", nil, "the row has no image").
 					WithHint("leave the episode out")
@@ -218,7 +232,8 @@ func (c *conversion) decodeStills(
 			if err != nil {
 				return err
 			}
-			buf, last = b, *r
+			buf = b
+			last = *r
 		}
 		return yield(buf)
 	})
@@ -363,8 +378,8 @@ func (c *conversion) recordedTimes(
 ) (timestamps []float64, start float64, err error) {
 	n := c.src.Len(e)
 	f := c.src.Info().Feature("timestamp")
-	if f != nil && f.Kind == robocache.KindNumeric && f.Scalar() &&
-		(f.DType == robocache.Float64 || f.DType == robocache.Float32) {
+	isNumber := f != nil && f.Kind == robocache.KindNumeric && f.Scalar()
+	if isNumber && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
 		err := c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw)
 		if err != nil {

@@ -179,8 +179,10 @@ func checkDestination(
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(f store.Entry) bool { return f.Name == name })
 	}
-	journal, dataset := has(journalName), has("meta/info.json")
-	switch whole = dataset && journal && resume; {
+	journal := has(journalName)
+	dataset := has("meta/info.json")
+	whole = dataset && journal && resume
+	switch {
 	case len(files) == 0, whole:
 	case !journal && dataset:
 		return whole, destinationError(

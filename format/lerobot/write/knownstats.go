@@ -44,7 +44,8 @@ func (k *knownStats) statsWith(counted *stats.Pixels) *robocache.FeatureStats {
 		k.moments.Merge(stats.MomentsOf(fs))
 	}
 	fs := k.moments.Stats()
-	fs.Shape, fs.Quantiles = k.shape, nil
+	fs.Shape = k.shape
+	fs.Quantiles = nil
 	if s := k.sample.Stats(); s != nil && len(s.Mean) == len(fs.Mean) {
 		fs.Quantiles = s.Quantiles
 		for _, q := range fs.Quantiles {

@@ -31,7 +31,8 @@ func languageColumn(key string) (outColumn, error) {
 	var nodes []parquet.Node
 	var fields []pqw.Arrow
 	add := func(name string, n parquet.Node, a pqw.Arrow) {
-		names, nodes = append(names, name), append(nodes, parquet.Optional(n))
+		names = append(names, name)
+		nodes = append(nodes, parquet.Optional(n))
 		a.Name = name
 		fields = append(fields, a)
 	}
@@ -107,54 +108,70 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 			}
 			continue
 		}
-		for k, it := range items {
-			rep := min(k, 1)
-			n := 0
-			// Definition levels: 1 the list, 2 an element slot, 3 the element, 4 its field.
-			text := func(s *string) {
-				if s == nil {
-					leaves[n].Null(rep, 3)
-				} else {
-					leaves[n].Text(*s, rep, 4)
-				}
-				n++
-			}
-			text(it.Role)
-			text(it.Content)
-			text(it.Style)
-			if key == languagePersistent {
-				if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
-					leaves[n].Null(rep, 3)
-				} else {
-					leaves[n].Add(
-						binary.LittleEndian.AppendUint32(
-							nil,
-							math.Float32bits(float32(*it.Timestamp)),
-						),
-						rep,
-						4,
-					)
-				}
-				n++
-			}
-			text(it.Camera)
-			switch {
-			case it.ToolCalls == nil:
-				leaves[n].Null(rep, 3)
-			case len(it.ToolCalls) == 0:
-				leaves[n].Null(rep, 4)
-			default:
-				for j, call := range it.ToolCalls {
-					r := rep
-					if j > 0 {
-						r = 2
-					}
-					leaves[n].Add(call, r, 6)
-				}
-			}
+		for k := range items {
+			addLanguageItem(key, leaves, &items[k], k > 0)
 		}
 	}
 	return nil
+}
+
+// Levels of the leaves of a language column.
+const (
+	newRow     = 0 // repetition: the first value of a row
+	sameRow    = 1 // repetition: the next item of a row
+	sameItem   = 2 // repetition: the next tool call of an item
+	itemLevel  = 3 // definition: the item exists, its field is null
+	fieldLevel = 4 // definition: the field exists; a list in it is empty
+	callLevel  = 6 // definition: a tool call exists
+)
+
+// addLanguageItem adds an item of a row to the leaves. continues reports whether the row has an
+// earlier item.
+func addLanguageItem(key string, leaves []*pqw.Values, it *languageItem, continues bool) {
+	repetition := newRow
+	if continues {
+		repetition = sameRow
+	}
+	next := 0
+	nextLeaf := func() *pqw.Values {
+		next++
+		return leaves[next-1]
+	}
+	addText := func(s *string) {
+		leaf := nextLeaf()
+		if s == nil {
+			leaf.Null(repetition, itemLevel)
+		} else {
+			leaf.Text(*s, repetition, fieldLevel)
+		}
+	}
+	addText(it.Role)
+	addText(it.Content)
+	addText(it.Style)
+	if key == languagePersistent {
+		leaf := nextLeaf()
+		if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
+			leaf.Null(repetition, itemLevel)
+		} else {
+			bits := math.Float32bits(float32(*it.Timestamp))
+			leaf.Add(binary.LittleEndian.AppendUint32(nil, bits), repetition, fieldLevel)
+		}
+	}
+	addText(it.Camera)
+	calls := nextLeaf()
+	switch {
+	case it.ToolCalls == nil:
+		calls.Null(repetition, itemLevel)
+	case len(it.ToolCalls) == 0:
+		calls.Null(repetition, fieldLevel)
+	default:
+		for j, call := range it.ToolCalls {
+			if j > 0 {
+				repetition = sameItem
+			}
+			calls.Add(call, repetition, callLevel)
+		}
+	}
 }
 
 // clipText returns s, shortened to 80 bytes.

@@ -135,37 +135,9 @@ func jsonMarshal(v any) ([]byte, error) {
 func (w *Writer) infoText() (_ []byte, err error) {
 	defer robocache.LocateIn(&err, "file", "meta/info.json")
 	var features jsonObject
-	for _, f := range w.features {
-		dtype, shape := f.DType.String(), f.Shape
-		names := any(nil)
-		if len(f.Names) > 0 {
-			names = f.Names
-		}
-		if len(shape) == 0 {
-			shape = []int{1}
-		}
-		switch f.Kind {
-		case robocache.KindImage, robocache.KindVideo:
-			dtype = string(f.Kind)
-			shape, names = frameShape(&f.Feature, names)
-		case robocache.KindText:
-			dtype = "string"
-		case robocache.KindEvent:
-			dtype = "language"
-		}
-		o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
-		if f.Relative != nil {
-			o = append(o, jsonField{"relative", f.Relative})
-		}
-		if f.Kind == robocache.KindVideo {
-			o = append(o, jsonField{"info", w.cameras[f.Key].videoInfo(w.cfg.FPS)})
-		} else if unit := depthUnit(&f.Feature); unit != "" {
-			o = append(
-				o,
-				jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}},
-			)
-		}
-		features = append(features, jsonField{f.Key, o})
+	for i := range w.features {
+		f := &w.features[i].Feature
+		features = append(features, jsonField{f.Key, w.featureInfo(f)})
 	}
 	videoPath := any(nil)
 	if len(w.cameraKeys) > 0 {
@@ -203,6 +175,39 @@ func (w *Writer) infoText() (_ []byte, err error) {
 		}
 	}
 	return indentedJSON(o)
+}
+
+// featureInfo returns the entry of a feature in info.json.
+func (w *Writer) featureInfo(f *robocache.Feature) jsonObject {
+	dtype := f.DType.String()
+	shape := f.Shape
+	names := any(nil)
+	if len(f.Names) > 0 {
+		names = f.Names
+	}
+	if len(shape) == 0 {
+		shape = []int{1}
+	}
+	switch f.Kind {
+	case robocache.KindImage, robocache.KindVideo:
+		dtype = string(f.Kind)
+		shape, names = frameShape(f, names)
+	case robocache.KindText:
+		dtype = "string"
+	case robocache.KindEvent:
+		dtype = "language"
+	}
+	o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
+	if f.Relative != nil {
+		o = append(o, jsonField{"relative", f.Relative})
+	}
+	if f.Kind == robocache.KindVideo {
+		o = append(o, jsonField{"info", w.cameras[f.Key].videoInfo(w.cfg.FPS)})
+	} else if unit := depthUnit(f); unit != "" {
+		depth := jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}
+		o = append(o, jsonField{"info", depth})
+	}
+	return o
 }
 
 // infoKeys lists the keys of info.json in their order.

@@ -84,9 +84,10 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 			if v == "" {
 				return true
 			}
-			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
-			return n == 2 && err == nil && min(o.width, o.height) > 0 &&
-				max(o.width, o.height) <= 1<<14
+			const largest = 1 << 14
+			_, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
+			isSize := min(o.width, o.height) > 0 && max(o.width, o.height) <= largest
+			return err == nil && isSize
 		},
 		"images":              reader.Text(&o.images, "", "video", "images"),
 		"recorded_timestamps": reader.Yes(&timestamps),

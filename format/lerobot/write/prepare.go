@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -55,63 +56,27 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 			return w.prepareColumns(ctx, ep)
 		})()
 	}
-	var encoded []*encodedGroup
+	var groups []*encodedGroup
 	for _, key := range w.cameraKeys {
-		groups := map[video.Codec]*encodedGroup{}
-		// addTo adds frames of episode i to the group with the given codec, which it creates if
-		// necessary. The encoded frames become the given part of the episode's video.
-		addTo := func(codec video.Codec, how VideoConfig, ep *EpisodeData, i, part int) {
-			g := groups[codec]
-			if g == nil {
-				g = &encodedGroup{writer: w, camera: w.cameras[key], video: how, number: n}
-				if codec != "" {
-					g.suffix = "-" + string(codec)
-				}
-				groups[codec] = g
-				encoded = append(encoded, g)
-			}
-			g.episodes = append(g.episodes, ep)
-			g.targets = append(g.targets, [2]int{i, part})
-		}
-		for i, ep := range eps {
-			p := ep.Videos[key]
-			switch {
-			case errs[i] != nil:
-			case p.Library == nil:
-				addTo("", w.cfg.Video, ep, i, 0)
-			default:
-				for part, end := range p.Ends {
-					if end.N > 0 { // these frames were counted with the copied ones
-						frames := &EpisodeData{
-							Length: end.N,
-							Videos: map[string]VideoPart{key: {Frames: end.Frames}},
-							FrameStats: map[string]*stats.Pixels{
-								key: stats.AllFrames.Images(&w.cameras[key].feature),
-							},
-						}
-						addTo(end.Codec, w.cfg.Video.forCodec(end.Codec), frames, i, part)
-					}
-				}
-			}
-		}
+		groups = append(groups, w.groupFrames(key, eps, errs, n)...)
 	}
 	var wg sync.WaitGroup
-	for _, g := range encoded {
+	for _, g := range groups {
 		wg.Go(func() { g.encodeAll(ctx) })
 	}
 	wg.Wait()
-	for _, g := range encoded {
+	for _, g := range groups {
 		key := g.camera.feature.Key
 		for j, target := range g.targets {
-			i, part := target[0], target[1]
-			if g.errs[j] == nil {
-				parts := eps[i].prepared.parts[key]
-				parts[part] = g.parts[j]
-				eps[i].prepared.parts[key] = parts
-				eps[i].prepared.notes = append(eps[i].prepared.notes, g.notes...)
-			} else if errs[i] == nil {
-				errs[i] = robocache.At(g.errs[j], robocache.Where{"stream": key})
+			if err := robocache.At(g.errs[j], robocache.Where{"stream": key}); err != nil {
+				errs[target.episode] = cmp.Or(errs[target.episode], err)
+				continue
 			}
+			prepared := eps[target.episode].prepared
+			parts := prepared.parts[key]
+			parts[target.part] = g.parts[j]
+			prepared.parts[key] = parts
+			prepared.notes = append(prepared.notes, g.notes...)
 		}
 	}
 	for i, ep := range eps {
@@ -122,6 +87,53 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
+// groupFrames returns the frames of a camera to encode: of each episode without an error all of
+// them, or those at the two ends of a copied segment. Frames of one codec are one group. n is the
+// number of the first episode.
+func (w *Writer) groupFrames(key string, eps []*EpisodeData, errs []error, n int) []*encodedGroup {
+	var groups []*encodedGroup
+	byCodec := map[video.Codec]*encodedGroup{}
+	add := func(codec video.Codec, how VideoConfig, ep *EpisodeData, target encodedTarget) {
+		g := byCodec[codec]
+		if g == nil {
+			g = &encodedGroup{writer: w, camera: w.cameras[key], video: how, number: n}
+			if codec != "" {
+				g.suffix = "-" + string(codec)
+			}
+			byCodec[codec] = g
+			groups = append(groups, g)
+		}
+		g.episodes = append(g.episodes, ep)
+		g.targets = append(g.targets, target)
+	}
+	for i, ep := range eps {
+		if errs[i] != nil {
+			continue
+		}
+		p := ep.Videos[key]
+		if p.Library == nil {
+			add("", w.cfg.Video, ep, encodedTarget{episode: i})
+			continue
+		}
+		for part, end := range p.Ends {
+			if end.N == 0 {
+				continue
+			}
+			frames := &EpisodeData{
+				Length: end.N,
+				Videos: map[string]VideoPart{key: {Frames: end.Frames}},
+				// these frames were counted with the copied ones
+				FrameStats: map[string]*stats.Pixels{
+					key: stats.AllFrames.Images(&w.cameras[key].feature),
+				},
+			}
+			target := encodedTarget{episode: i, part: part}
+			add(end.Codec, w.cfg.Video.forCodec(end.Codec), frames, target)
+		}
+	}
+	return groups
+}
+
 // prepareColumns encodes the columns of an episode, except those that depend on its position in the
 // dataset.
 func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
@@ -130,7 +142,8 @@ func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
 		return err
 	}
 	for i := range w.features {
-		switch c := &p.columns[i]; {
+		c := &p.columns[i]
+		switch {
 		case c.pixels != nil:
 			ep.FrameStats[w.features[i].Key] = c.pixels
 		case c.note != "":

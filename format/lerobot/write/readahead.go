@@ -59,7 +59,8 @@ func (c *conversion) groupEpisodes() [][]int {
 		f := &c.features[i]
 		switch {
 		case f.fromStills, f.Kind == robocache.KindVideo:
-			encodes, pixels = true, max(pixels, f.Width*f.Height)
+			encodes = true
+			pixels = max(pixels, f.Width*f.Height)
 		case f.Kind == robocache.KindImage:
 			stills = true
 		}
@@ -76,10 +77,12 @@ func (c *conversion) groupEpisodes() [][]int {
 	for i, e := range c.options.Episodes {
 		n := c.src.Len(e)
 		if k := len(out); k > 0 && encodes && rows+n <= limit {
-			out[k-1], rows = append(out[k-1], i), rows+n
+			out[k-1] = append(out[k-1], i)
+			rows += n
 			continue
 		}
-		out, rows = append(out, []int{i}), n
+		out = append(out, []int{i})
+		rows = n
 	}
 	return out
 }
@@ -97,7 +100,8 @@ func (c *conversion) prepareGroup(ctx context.Context, w *Writer, group []int) [
 			c.trackEncodingProgress(t)
 		}
 		if t.readError == nil && t.mapping.New >= 0 {
-			eps, of = append(eps, t.data), append(of, t)
+			eps = append(eps, t.data)
+			of = append(of, t)
 		}
 	}
 	for k, err := range w.Prepare(ctx, eps, group[0]) {
@@ -131,7 +135,8 @@ const aheadBytes = 1 << 30
 func (c *conversion) estimateBytes(group []int) (n int64) {
 	var row int64 = 8 // the encoded bookkeeping columns
 	for i := range c.features {
-		switch f := &c.features[i]; f.Kind {
+		f := &c.features[i]
+		switch f.Kind {
 		case robocache.KindNumeric:
 			row += 2 * int64(f.Elements()) * int64(f.DType.Size())
 		case robocache.KindImage:
@@ -214,7 +219,8 @@ func (c *conversion) writeEpisodes(ctx context.Context, w *Writer) error {
 			robocache.Where{"episode": t.mapping.Old},
 			err.Error(),
 		)
-		t.mapping.New, t.mapping.FromIndex = -1, 0
+		t.mapping.New = -1
+		t.mapping.FromIndex = 0
 		return nil
 	}
 	c.rows = robocache.NewRowCounter(c.src, c.options.Episodes, c.options.Progress)
@@ -276,14 +282,17 @@ func (r *limiter) enter(estimate int64) bool {
 	for !r.closed && r.isFull(estimate) {
 		r.changed.Wait()
 	}
-	r.inside, r.pendingBytes = r.inside+1, r.pendingBytes+estimate
+	r.inside++
+	r.pendingBytes += estimate
 	return !r.closed
 }
 
 // isFull reports whether a group must wait.
 func (r *limiter) isFull(estimate int64) bool {
-	return r.inside > 0 &&
-		(r.inside >= r.maxInside || r.expectedBytes(r.pendingBytes+estimate) > r.maxBytes)
+	if r.inside == 0 {
+		return false
+	}
+	return r.inside >= r.maxInside || r.expectedBytes(r.pendingBytes+estimate) > r.maxBytes
 }
 
 // expectedBytes returns the bytes held once unfinished groups with the given total estimate are
@@ -300,7 +309,8 @@ func (r *limiter) finished(estimate, size int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pendingBytes -= estimate
-	r.heldBytes, r.ratio = r.heldBytes+size, max(r.ratio, float64(size)/float64(max(estimate, 1)))
+	r.heldBytes += size
+	r.ratio = max(r.ratio, float64(size)/float64(max(estimate, 1)))
 	r.changed.Broadcast()
 }
 
@@ -308,7 +318,8 @@ func (r *limiter) finished(estimate, size int64) {
 func (r *limiter) leave(size int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inside, r.heldBytes = r.inside-1, r.heldBytes-size
+	r.inside--
+	r.heldBytes -= size
 	r.changed.Broadcast()
 }
 

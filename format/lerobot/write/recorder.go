@@ -287,7 +287,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 		return nil
 	}
 	r.saved.Recorded = *have
-	c, old := &r.cfg, have.Config
+	c := &r.cfg
+	old := have.Config
 	if c.FPS.Num == 0 {
 		c.FPS = old.FPS
 	}
@@ -302,24 +303,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	if c.FPS != old.FPS {
 		return differs("rate", old.FPS, c.FPS)
 	}
-	describeFeatures := func(list []robocache.Feature) (out []string) {
-		for _, f := range list {
-			out = append(out, strings.TrimSpace(fmt.Sprintf(
-				"%s: %s %v %v %s",
-				f.Key,
-				f.Kind,
-				f.DType,
-				[]int{f.Height, f.Width, f.Channels},
-				f.DepthUnit(),
-			)))
-			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
-				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
-			}
-		}
-		slices.Sort(out)
-		return out
-	}
-	want, got := describeFeatures(old.Features), describeFeatures(c.Features)
+	want := featureTexts(old.Features)
+	got := featureTexts(c.Features)
 	if len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
@@ -336,10 +321,39 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	}
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
 	r.counters.Episodes, r.counters.Frames = have.Episodes, have.Frames
-	r.saved.exact = false // another program may have written its statistics
+	r.resumeStats(have)
+	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
+	r.saved.ownsReadme = err != nil || len(b) == 0
+	return nil
+}
+
+// featureTexts returns a sorted text for each feature. Equal features have equal texts.
+func featureTexts(list []robocache.Feature) (out []string) {
+	for _, f := range list {
+		text := fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
+		if f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo {
+			text = strings.TrimSpace(fmt.Sprintf(
+				"%s: %s %v %v %s",
+				f.Key,
+				f.Kind,
+				f.DType,
+				[]int{f.Height, f.Width, f.Channels},
+				f.DepthUnit(),
+			))
+		}
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// resumeStats sets the statistics of the existing dataset. They are exact only if this recorder
+// wrote them; another program may have.
+func (r *Recorder) resumeStats(have *Recorded) {
+	r.saved.exact = false
 	var counts recordingCounts
-	if b, err := os.ReadFile(filepath.Join(r.dir, countsName)); err == nil &&
-		json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
+	b, err := os.ReadFile(filepath.Join(r.dir, countsName))
+	if err == nil && json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
 		r.saved.exact = counts.Exact
 		maps.Copy(r.saved.pixels, counts.Images)
 	}
@@ -348,9 +362,6 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 			r.saved.totals[key] = fs
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
-	r.saved.ownsReadme = err != nil || len(b) == 0
-	return nil
 }
 
 // checkEncoders rejects features that this machine cannot encode, and a queue that is too small for
@@ -359,9 +370,12 @@ func (r *Recorder) checkEncoders(ctx context.Context) error {
 	var row int64
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
+		channels := 3
+		if f.Depth != nil {
+			channels = 1
+		}
 		switch {
-		case f.Kind == robocache.KindVideo &&
-			(f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
+		case f.Kind == robocache.KindVideo && f.Channels != channels:
 			return robocache.Unsupported(
 				opRecord,
 				robocache.Where{"stream": f.Key},
@@ -382,9 +396,11 @@ func (r *Recorder) checkEncoders(ctx context.Context) error {
 			}
 			err = video.CanEncode(ctx, cfg)
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
-				cfg.Codec, cfg.Preset = video.H264, ""
+				cfg.Codec = video.H264
+				cfg.Preset = ""
 				if video.CanEncode(ctx, cfg) == nil {
-					r.counters.Replaced, err = err.Error(), nil
+					r.counters.Replaced = err.Error()
+					err = nil
 				}
 			}
 			if err := robocache.At(err, robocache.Where{"stream": f.Key}); err != nil {

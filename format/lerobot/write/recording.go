@@ -75,26 +75,9 @@ func (r *Recorder) AddFrame(
 		return added, robocache.Misuse(opRecord, nil, "the episode is being saved").
 			WithHint("save_episode() again, or discard_episode()")
 	}
-	var need int64
-	for i := range r.cfg.Features {
-		f := &r.cfg.Features[i]
-		n := GivenBytes(f)
-		if _, ok := r.options.Streams[f.Key]; ok {
-			n = 0
-		}
-		need += int64(pixelBytes(f))
-		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
-			return added, misuse(
-				robocache.Where{"stream": f.Key},
-				"",
-				fmt.Sprintf("%d bytes", n),
-				strconv.Itoa(len(rows[i])),
-				"",
-			)
-		}
-		if err := r.checkFinite(f, rows[i]); err != nil {
-			return added, err
-		}
+	need, err := r.checkRow(rows, texts)
+	if err != nil {
+		return added, err
 	}
 	if err := r.checkTime(t); err != nil {
 		return added, err
@@ -109,48 +92,12 @@ func (r *Recorder) AddFrame(
 	if err := e.checkHeld(); err != nil {
 		return added, err
 	}
-	if !r.queue.TryAcquire(need) {
-		switch r.options.OnFull {
-		case OnFullDrop:
-			r.counters.Dropped++
-			return false, nil
-		case OnFullRaise:
-			r.counters.Refused++
-			return added, robocache.Temporary(
-				opRecord,
-				nil,
-				"the queue of images is full: %d of %d bytes",
-				r.queuedBytes.Load(),
-				r.counters.QueueBytes,
-			).WithHint("Call add_frame again later, raise %s, or pass %s, which costs less.",
-				robocache.Option("queue_bytes"),
-				robocache.Option("video_codec", "h264"))
-		}
-		since := time.Now()
-		err := r.queue.Acquire(ctx, need)
-		r.countWait(since)
-		if err != nil {
-			return added, err
-		}
+	if hasRoom, err := r.acquireQueue(ctx, need); err != nil || !hasRoom {
+		return false, err
 	}
 	r.counters.QueuePeak = max(r.counters.QueuePeak, r.queuedBytes.Add(need))
 	for i := range r.cfg.Features {
-		switch f := &r.cfg.Features[i]; {
-		case f.Kind == robocache.KindText:
-			e.text[f.Key] = append(e.text[f.Key], texts[f.Key])
-			e.heldBytes.Add(int64(len(texts[f.Key])))
-		case e.feeds[f.Key] != nil:
-			var p []byte
-			select {
-			case p = <-r.freeBuffers: // append below allocates if there is no free buffer
-			default:
-			}
-			e.feeds[f.Key].frames <- append(p[:0], rows[i]...)
-		case e.native[f.Key] != nil: // alignRows fills the column
-		default:
-			e.columns[f.Key] = append(e.columns[f.Key], rows[i]...)
-			e.heldBytes.Add(int64(len(rows[i])))
-		}
+		r.addValue(e, &r.cfg.Features[i], rows[i], texts)
 	}
 	if len(r.options.Streams) > 0 {
 		e.rowTimes = append(e.rowTimes, t)
@@ -158,6 +105,85 @@ func (r *Recorder) AddFrame(
 	e.tasks = append(e.tasks, task)
 	e.rows++
 	return true, nil
+}
+
+// checkRow checks the values of a row. need is the number of bytes of its images.
+func (r *Recorder) checkRow(rows [][]byte, texts map[string]string) (need int64, err error) {
+	for i := range r.cfg.Features {
+		f := &r.cfg.Features[i]
+		size := GivenBytes(f)
+		if _, isStream := r.options.Streams[f.Key]; isStream {
+			size = 0
+		}
+		need += int64(pixelBytes(f))
+		_, hasText := texts[f.Key]
+		isText := f.Kind == robocache.KindText
+		if len(rows[i]) != size || isText && !hasText {
+			return 0, misuse(
+				robocache.Where{"stream": f.Key},
+				"",
+				fmt.Sprintf("%d bytes", size),
+				strconv.Itoa(len(rows[i])),
+				"",
+			)
+		}
+		if err := r.checkFinite(f, rows[i]); err != nil {
+			return 0, err
+		}
+	}
+	return need, nil
+}
+
+// acquireQueue reserves bytes of the queue of images. It returns false if the row is dropped.
+func (r *Recorder) acquireQueue(ctx context.Context, need int64) (bool, error) {
+	if r.queue.TryAcquire(need) {
+		return true, nil
+	}
+	switch r.options.OnFull {
+	case OnFullDrop:
+		r.counters.Dropped++
+		return false, nil
+	case OnFullRaise:
+		r.counters.Refused++
+		return false, robocache.Temporary(
+			opRecord,
+			nil,
+			"the queue of images is full: %d of %d bytes",
+			r.queuedBytes.Load(),
+			r.counters.QueueBytes,
+		).WithHint("Call add_frame again later, raise %s, or pass %s, which costs less.",
+			robocache.Option("queue_bytes"),
+			robocache.Option("video_codec", "h264"))
+	}
+	since := time.Now()
+	err := r.queue.Acquire(ctx, need)
+	r.countWait(since)
+	return err == nil, err
+}
+
+// addValue adds the value of a feature in a row to the episode.
+func (r *Recorder) addValue(
+	e *recording,
+	f *robocache.Feature,
+	value []byte,
+	texts map[string]string,
+) {
+	switch {
+	case f.Kind == robocache.KindText:
+		e.text[f.Key] = append(e.text[f.Key], texts[f.Key])
+		e.heldBytes.Add(int64(len(texts[f.Key])))
+	case e.feeds[f.Key] != nil:
+		var buffer []byte
+		select {
+		case buffer = <-r.freeBuffers: // append below allocates if there is no free buffer
+		default:
+		}
+		e.feeds[f.Key].frames <- append(buffer[:0], value...)
+	case e.native[f.Key] != nil: // alignRows fills the column
+	default:
+		e.columns[f.Key] = append(e.columns[f.Key], value...)
+		e.heldBytes.Add(int64(len(value)))
+	}
 }
 
 // checkFinite rejects a row of numbers that holds NaN or an infinity. Depth images are exempt: NaN
@@ -173,22 +199,33 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 		switch f.DType {
 		case robocache.Float64:
 			b := binary.LittleEndian.Uint64(v)
-			exponent, full, mantissa = b>>52&0x7ff, 0x7ff, b<<12
+			exponent = b >> 52 & 0x7ff
+			full = 0x7ff
+			mantissa = b << 12
 		case robocache.Float32:
 			b := binary.LittleEndian.Uint32(v)
-			exponent, full, mantissa = uint64(b>>23&0xff), 0xff, uint64(b<<9)
+			exponent = uint64(b >> 23 & 0xff)
+			full = 0xff
+			mantissa = uint64(b << 9)
 		case robocache.Float16:
 			b := binary.LittleEndian.Uint16(v)
-			exponent, full, mantissa = uint64(b>>10&0x1f), 0x1f, uint64(b<<6)
+			exponent = uint64(b >> 10 & 0x1f)
+			full = 0x1f
+			mantissa = uint64(b << 6)
 		default:
 			return nil
 		}
-		if exponent == full && !slices.Contains(r.options.AllowNaN, "*") &&
-			!slices.Contains(r.options.AllowNaN, f.Key) {
+		isFinite := exponent != full
+		if !isFinite && !r.allowsNaN(f.Key) {
 			return r.notFinite(f, k/size, mantissa != 0)
 		}
 	}
 	return nil
+}
+
+// allowsNaN reports whether a feature may have values that are not finite.
+func (r *Recorder) allowsNaN(key string) bool {
+	return slices.Contains(r.options.AllowNaN, "*") || slices.Contains(r.options.AllowNaN, key)
 }
 
 // notFinite returns the error about a value that is NaN or infinite.
@@ -466,7 +503,8 @@ func mergeStats(a, b *robocache.FeatureStats, estimate bool) *robocache.FeatureS
 	m := stats.MomentsOf(a)
 	m.Merge(stats.MomentsOf(b))
 	out := m.Stats()
-	out.Shape, out.Count = b.Shape, a.Count+b.Count
+	out.Shape = b.Shape
+	out.Count = a.Count + b.Count
 	if estimate && len(a.Quantiles) > 0 {
 		out.Quantiles = maps.Clone(b.Quantiles)
 		wa, wb := float64(a.Count)/float64(out.Count), float64(b.Count)/float64(out.Count)

@@ -35,7 +35,8 @@ func renumber(
 			"dataset_to_index":   rows,
 		}
 		for _, s := range []string{"min", "max", "mean", "q01", "q10", "q50", "q90", "q99"} {
-			less["stats/episode_index/"+s], less["stats/index/"+s] = int64(episodes), rows
+			less["stats/episode_index/"+s] = int64(episodes)
+			less["stats/index/"+s] = rows
 		}
 	default:
 		return nil
@@ -43,6 +44,22 @@ func renumber(
 	return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
 		defer crash.Recover("commit", &err)
 		return subtractColumns(ctx, in, out, less)
+	}
+}
+
+// shiftRow subtracts shift[column] from the numbers of a row.
+func shiftRow(row parquet.Row, shift map[int]int64) {
+	for k, v := range row {
+		by, ok := shift[v.Column()]
+		switch {
+		case !ok || v.IsNull():
+		case v.Kind() == parquet.Int64:
+			row[k] = parquet.Int64Value(v.Int64()-by).
+				Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+		case v.Kind() == parquet.Double:
+			row[k] = parquet.DoubleValue(v.Double()-float64(by)).
+				Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+		}
 	}
 }
 
@@ -78,24 +95,12 @@ func subtractColumns(
 		buf := make([]parquet.Row, 64)
 		for done := false; !done; {
 			n, err := rows.ReadRows(buf)
-			if done = errors.Is(err, io.EOF); !done {
-				if err != nil {
-					return err
-				}
+			done = errors.Is(err, io.EOF)
+			if err != nil && !done {
+				return err
 			}
 			for _, row := range buf[:n] {
-				for k, v := range row {
-					by, ok := shift[v.Column()]
-					switch {
-					case !ok || v.IsNull():
-					case v.Kind() == parquet.Int64:
-						row[k] = parquet.Int64Value(v.Int64()-by).
-							Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
-					case v.Kind() == parquet.Double:
-						row[k] = parquet.DoubleValue(v.Double()-float64(by)).
-							Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
-					}
-				}
+				shiftRow(row, shift)
 			}
 			if _, err := w.WriteRows(buf[:n]); err != nil {
 				return err

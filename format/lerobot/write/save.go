@@ -101,7 +101,8 @@ func (r *Recorder) saveEpisode(
 	if native != nil {
 		added.recordingName = native.name
 	}
-	t.episodes, t.bytes = append(slices.Clone(t.episodes), added), t.bytes+size
+	t.episodes = append(slices.Clone(t.episodes), added)
+	t.bytes += size
 	old := r.tail.episodes
 	if err := r.rewriteTail(ctx, t, wholeName); err != nil {
 		return err
@@ -145,7 +146,8 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 		)
 	}
 	ep := t.episodes[last]
-	t.episodes, t.bytes = slices.Clone(t.episodes[:last]), t.bytes-ep.size
+	t.episodes = slices.Clone(t.episodes[:last])
+	t.bytes -= ep.size
 	if err := r.rewriteTail(ctx, t, shrunkName); err != nil {
 		return err
 	}
@@ -173,7 +175,8 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	defer dst.Close()
 	next, tasks := t.base, t.tasks
 	before := r.tail.files
-	t.files, t.nextFile = nil, t.firstFile
+	t.files = nil
+	t.nextFile = t.firstFile
 	if len(t.episodes) == 0 {
 		for file, b := range t.head {
 			if err := store.Put(ctx, dst, file, b); err != nil {
@@ -225,7 +228,8 @@ func (r *Recorder) writeTail(
 	t *tail,
 ) (next recorded, tasks []string, err error) {
 	cfg := r.cfg
-	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop needs the other cores
+	cfg.Encoders = 2
+	cfg.Frames = stats.AllFrames // the robot's loop needs the other cores
 	cfg.Shard = &shardPlace{
 		firstEpisode: t.firstEpisode,
 		firstRow:     t.firstRow,
@@ -236,7 +240,8 @@ func (r *Recorder) writeTail(
 	if err != nil {
 		return next, tasks, err
 	}
-	cfg.Tasks, cfg.Info = t.tasks, recordingInfo
+	cfg.Tasks = t.tasks
+	cfg.Info = recordingInfo
 	for _, ep := range t.episodes {
 		for _, text := range ep.Tasks {
 			if !slices.Contains(cfg.Tasks, text) {
@@ -435,31 +440,14 @@ func (r *Recorder) applyStaged(ctx context.Context) error {
 // never names a row that is not in place.
 func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	from := filepath.Join(r.ownDir, name)
-	var files, gone []string
-	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			p, err = filepath.Rel(from, p)
-			files = append(files, filepath.ToSlash(p))
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	files, gone, err := stagedFiles(from)
 	if err != nil {
 		return err
 	}
-	if i := slices.Index(files, goneName); i >= 0 {
-		files = slices.Delete(files, i, i+1)
-		content, err := os.ReadFile(filepath.Join(from, goneName))
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(content, &gone); err != nil {
-			return err
-		}
-		files = append(files, gone...)
-	}
+	files = append(files, gone...)
 	rank := func(name string) int {
 		return slices.IndexFunc(
 			applyOrder,
@@ -488,13 +476,14 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 		to := filepath.Join(r.dir, name)
 		if slices.Contains(gone, name) {
 			err = os.Remove(to)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil // an interrupted run removed it
+			}
 		} else {
 			err = os.Rename(filepath.Join(from, name), to)
 		}
-		if !errors.Is(err, fs.ErrNotExist) || !slices.Contains(gone, name) {
-			if err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		if name == infoName {
 			r.syncFolders(files)
@@ -511,6 +500,34 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// stagedFiles returns the names of the files in a staging directory, and of the files of the dataset
+// that it removes.
+func stagedFiles(dir string) (files, gone []string, err error) {
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		files = append(files, filepath.ToSlash(name))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.Index(files, goneName)
+	if i < 0 {
+		return files, nil, nil
+	}
+	content, err := os.ReadFile(filepath.Join(dir, goneName))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(content, &gone); err != nil {
+		return nil, nil, err
+	}
+	return slices.Delete(files, i, i+1), gone, nil
 }
 
 // syncFolders makes the names of files durable.

@@ -146,39 +146,41 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 			return nil, err
 		}
 	case robocache.KindNumeric, robocache.KindPointCloud:
-		if leaf, _ := leafOf(f.DType); leaf == nil || f.DType == robocache.String {
-			return nil, unsupported(f.Key, "lerobot has no column of type "+f.DType.String())
-		}
-		switch n := len(f.Shape); {
-		case f.Scalar():
-			c = scalarColumn(f.Key, f.DType, false)
-		case n == 1:
-			c = listColumn(f.Key, f.DType, 1, f.Shape[0])
-		case n <= 5:
-			c = listColumn(f.Key, f.DType, n, 0)
-			c.hf = rawJSON(
-				`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`,
-				shapeText(f.Shape),
-				f.DType,
-				n,
-			)
-			c.field.Meta = [][2]string{
-				{
-					"ARROW:extension:metadata",
-					fmt.Sprintf(`[%s, "%s"]`, shapeText(f.Shape), f.DType),
-				},
-				{
-					"ARROW:extension:name",
-					fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n),
-				},
-			}
-		default:
-			return nil, unsupported(f.Key, "lerobot has at most 5 axes")
+		var err error
+		if c, err = numberColumn(f); err != nil {
+			return nil, err
 		}
 	default:
 		return nil, unsupported(f.Key, "lerobot has no streams of kind "+string(f.Kind))
 	}
 	return &c, nil
+}
+
+// numberColumn returns the column of a feature of numbers: a scalar, a list, or an array.
+func numberColumn(f *robocache.Feature) (c outColumn, err error) {
+	if leaf, _ := leafOf(f.DType); leaf == nil || f.DType == robocache.String {
+		return c, unsupported(f.Key, "lerobot has no column of type "+f.DType.String())
+	}
+	axes := len(f.Shape)
+	switch {
+	case f.Scalar():
+		return scalarColumn(f.Key, f.DType, false), nil
+	case axes == 1:
+		return listColumn(f.Key, f.DType, 1, f.Shape[0]), nil
+	case axes > 5:
+		return c, unsupported(f.Key, "lerobot has at most 5 axes")
+	}
+	c = listColumn(f.Key, f.DType, axes, 0)
+	shape := shapeText(f.Shape)
+	c.hf = rawJSON(`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`, shape, f.DType, axes)
+	c.field.Meta = [][2]string{
+		{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, shape, f.DType)},
+		{
+			"ARROW:extension:name",
+			fmt.Sprintf("datasets.features.features.Array%dDExtensionType", axes),
+		},
+	}
+	return c, nil
 }
 
 // unsupported returns an error for a stream that LeRobot cannot store.
@@ -192,7 +194,8 @@ func shapeText(shape []int) string { return strings.ReplaceAll(jsonText(shape), 
 // schemaOf returns the Parquet schema and the metadata of a file. extraKey with the value extra is
 // one more key ("pandas") for both Parquet and Arrow.
 func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string) {
-	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
+	names := make([]string, len(columns))
+	nodes := make([]parquet.Node, len(columns))
 	fields := make([]pqw.Arrow, len(columns))
 	hf := []byte(`{"info": {"features": {`)
 	withHF := true

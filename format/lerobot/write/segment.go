@@ -33,7 +33,8 @@ func (s *segment) verdict() string {
 
 // recordIn records in m how the episode's frames of camera key are written.
 func (s *segment) recordIn(m *EpisodeMap, key string) {
-	if m.Video[key] = s.verdict(); s.before+s.behind > 0 {
+	m.Video[key] = s.verdict()
+	if s.before+s.behind > 0 {
 		if m.Hidden == nil {
 			m.Hidden = map[string][2]int{}
 		}
@@ -69,60 +70,19 @@ func (c *conversion) planSegment(ctx context.Context, f *feature, e int) (*segme
 		return nil, err
 	}
 	first := s.refs[0]
-	for k, r := range s.refs {
-		switch {
-		case r.Missing && f.hasMask:
-			s.reason = "rows without an image"
-		case r.Missing:
-			return nil, robocache.Malformed(
-				"convert",
-				robocache.Where{"row": k},
-				"the row has no image",
-			).WithHint("leave the episode out, or fix the video")
-		case r.Path == "":
-			return nil, robocache.Malformed(
-				"convert",
-				robocache.Where{"row": k},
-				"a still image in a stream of video",
-			)
-		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
-			s.reason = "the images are not consecutive frames of one file"
-		}
+	reason, err := c.refsReason(f, s.refs)
+	if err != nil {
+		return nil, err
 	}
+	s.reason = reason
 	if c.options.codec != "copy" {
 		s.reason = "the option video_codec is " + c.options.codec
 	} else if c.shouldResize(f) {
 		s.reason = "the option size is set"
 	}
 	if s.reason == "" {
-		err := c.checkSize(ctx, f, first.Path)
-		if err == nil {
-			s.before, s.behind, err = Copyable(
-				ctx,
-				c.library,
-				first.Path,
-				first.Ordinal,
-				first.Ordinal+len(rows),
-				c.options.hidden,
-				c.fps,
-			)
-		}
-		var why *robocache.Error
-		joined := false
-		if errors.Is(err, robocache.ErrUnsupported) && !c.options.copyOnly {
-			var failed error
-			if joined, failed = c.planEnds(ctx, f, first, s); failed != nil {
-				return nil, failed
-			}
-		}
-		switch {
-		case joined:
-		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
-			s.reason = why.Msg
-		default:
-			if err != nil {
-				return nil, err
-			}
+		if err := c.planCopy(ctx, f, s); err != nil {
+			return nil, err
 		}
 	}
 	if s.reason != "" && c.options.copyOnly {
@@ -134,6 +94,67 @@ func (c *conversion) planSegment(ctx context.Context, f *feature, e int) (*segme
 		).WithHint("allow encoding")
 	}
 	return s, nil
+}
+
+// refsReason returns why frames cannot be copied, or "" if they are consecutive frames of one file.
+// It returns an error if rows lack images that they must have.
+func (c *conversion) refsReason(f *feature, refs []robocache.FrameRef) (reason string, err error) {
+	first := refs[0]
+	for k, r := range refs {
+		follows := r.Path == first.Path && r.Ordinal == first.Ordinal+k
+		switch {
+		case r.Missing && f.hasMask:
+			reason = "rows without an image"
+		case r.Missing:
+			return "", robocache.Malformed(
+				"convert",
+				robocache.Where{"row": k},
+				"the row has no image",
+			).WithHint("leave the episode out, or fix the video")
+		case r.Path == "":
+			return "", robocache.Malformed(
+				"convert",
+				robocache.Where{"row": k},
+				"a still image in a stream of video",
+			)
+		case !follows:
+			reason = "the images are not consecutive frames of one file"
+		}
+	}
+	return reason, nil
+}
+
+// planCopy plans to copy the frames of s, or those between its ends. If neither is possible, it sets
+// the reason.
+func (c *conversion) planCopy(ctx context.Context, f *feature, s *segment) error {
+	first := s.refs[0]
+	err := c.checkSize(ctx, f, first.Path)
+	if err == nil {
+		s.before, s.behind, err = Copyable(
+			ctx,
+			c.library,
+			first.Path,
+			first.Ordinal,
+			first.Ordinal+len(s.refs),
+			c.options.hidden,
+			c.fps,
+		)
+	}
+	if !errors.Is(err, robocache.ErrUnsupported) {
+		return err
+	}
+	if !c.options.copyOnly {
+		isPlanned, failed := c.planEnds(ctx, f, first, s)
+		if failed != nil || isPlanned {
+			return failed
+		}
+	}
+	var why *robocache.Error
+	if !errors.As(err, &why) {
+		return err
+	}
+	s.reason = why.Msg
+	return nil
 }
 
 // planEnds finds the frames at the ends of an episode that must be encoded so that the frames
@@ -183,7 +204,9 @@ func (c *conversion) planEnds(
 	if refused {
 		return false, nil
 	}
-	s.head, s.tail, s.codec = head, tail, file.Index.Entries()[0].Codec
+	s.head = head
+	s.tail = tail
+	s.codec = file.Index.Entries()[0].Codec
 	return true, nil
 }
 
@@ -197,54 +220,7 @@ func (c *conversion) canContinue(ctx context.Context, f *feature, part video.Par
 	if known, ok := c.canJoin[id]; ok {
 		return known, nil
 	}
-	err := func() error {
-		dir, err := os.MkdirTemp(c.options.out.TempDir, "robocache-encode-*")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		enc, _, err := newEncoder(
-			ctx,
-			filepath.Join(dir, "trial.mp4"),
-			c.options.out.Video.forCodec(entry.Codec),
-			c.fps,
-			&f.Feature,
-		)
-		if err != nil {
-			return err
-		}
-		defer enc.Abort()
-		spec := video.Spec{Pixel: video.RGB8}
-		if f.Depth != nil {
-			spec.Pixel = video.Gray16
-		}
-		stillBytes, err := video.StillBytes(
-			video.StillInfo{Width: f.Width, Height: f.Height},
-			&spec,
-		)
-		if err != nil {
-			return err
-		}
-		if err := enc.Write(make([]byte, stillBytes)); err != nil {
-			return err
-		}
-		if err := enc.Close(); err != nil {
-			return err
-		}
-		st, err := store.OpenLocal(dir)
-		if err != nil {
-			return err
-		}
-		defer st.Close()
-		lib := video.NewLibrary(st.Open, 0)
-		defer lib.Close()
-		trial, err := lib.Acquire(ctx, "trial.mp4")
-		if err != nil {
-			return err
-		}
-		defer trial.Release()
-		return checkJoinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps)
-	}()
+	err := c.tryJoin(ctx, f, part, entry.Codec)
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -253,4 +229,57 @@ func (c *conversion) canContinue(ctx context.Context, f *feature, part video.Par
 	}
 	c.canJoin[id] = err == nil
 	return err == nil, nil
+}
+
+// tryJoin encodes a black frame and returns an error if it cannot be joined with part.
+func (c *conversion) tryJoin(
+	ctx context.Context,
+	f *feature,
+	part video.Part,
+	codec video.Codec,
+) error {
+	dir, err := os.MkdirTemp(c.options.out.TempDir, "robocache-encode-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	const name = "trial.mp4"
+	enc, _, err := newEncoder(
+		ctx,
+		filepath.Join(dir, name),
+		c.options.out.Video.forCodec(codec),
+		c.fps,
+		&f.Feature,
+	)
+	if err != nil {
+		return err
+	}
+	defer enc.Abort()
+	spec := video.Spec{Pixel: video.RGB8}
+	if f.Depth != nil {
+		spec.Pixel = video.Gray16
+	}
+	size, err := video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, &spec)
+	if err != nil {
+		return err
+	}
+	if err := enc.Write(make([]byte, size)); err != nil {
+		return err
+	}
+	if err := enc.Close(); err != nil {
+		return err
+	}
+	st, err := store.OpenLocal(dir)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	lib := video.NewLibrary(st.Open, 0)
+	defer lib.Close()
+	trial, err := lib.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer trial.Release()
+	return checkJoinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps)
 }

@@ -62,7 +62,9 @@ func (p *shardPlace) firstChunk(size int) (chunk, file int) {
 
 // enterShard sets the numbers of the next episode and row to the first ones of the shard.
 func (w *Writer) enterShard() {
-	w.written, w.rows = w.shardStart().firstEpisode, w.shardStart().firstRow
+	start := w.shardStart()
+	w.written = start.firstEpisode
+	w.rows = start.firstRow
 }
 
 // shardStart returns the first numbers of the shard, or the zero value for a whole dataset.
@@ -131,7 +133,8 @@ func planShards(
 		c.report.Episodes = append(c.report.Episodes, EpisodeMap{New: min(0, c.src.Len(e)-1)})
 		c.report.NumEpisodes += min(1, c.src.Len(e))
 	}
-	if splits := c.splitRanges(); len(src.Info().Splits) > 0 {
+	splits := c.splitRanges()
+	if len(src.Info().Splits) > 0 {
 		s.Splits = splits
 	}
 	if c.timestamps {
@@ -150,7 +153,8 @@ func (c *conversion) applyPlan() error {
 	}
 	differ := len(c.features) != len(c.shardPlan.Features)
 	for i := 0; i < len(c.features) && !differ; i++ {
-		f, s := &c.features[i], &c.shardPlan.Features[i]
+		f := &c.features[i]
+		s := &c.shardPlan.Features[i]
 		differ = f.source != s.Source || f.Key != s.Key || f.Kind != s.Kind
 		f.Width, f.Height, f.Channels = s.Width, s.Height, s.Channels
 		f.DType, f.Shape, f.Names = s.DType, s.Shape, s.Names
@@ -173,7 +177,8 @@ func (c *conversion) setShardRange(cfg *Config) {
 	if s == nil {
 		return
 	}
-	cfg.Tasks, cfg.ChunksSize = c.shardPlan.Tasks, maxFileNumber+1
+	cfg.Tasks = c.shardPlan.Tasks
+	cfg.ChunksSize = maxFileNumber + 1
 	files := cfg.ChunksSize * cfg.ChunksSize / max(s.Count, cfg.ChunksSize)
 	cfg.Shard = &shardPlace{
 		index:        s.Index,
@@ -283,12 +288,63 @@ func mergeShards(
 		texts: schema.Tasks,
 		cfg:   Config{Extra: schema.Extra, FPS: schema.Report.FPS},
 	}
-	r, planned := schema.Report, len(schema.Report.Findings)
 	if w.cfg.Extra == nil {
 		w.cfg.Extra = map[string][]byte{}
 	}
-	images, numbers := map[string]*stats.Pixels{}, map[string][]stats.Part{}
-	var info map[string]json.RawMessage
+	summaries, err := decodeSummaries(shards)
+	if err != nil {
+		return err
+	}
+	m := shardMerge{
+		writer:          w,
+		dst:             dst,
+		report:          schema.Report,
+		plannedFindings: len(schema.Report.Findings),
+		images:          map[string]*stats.Pixels{},
+		numbers:         map[string][]stats.Part{},
+	}
+	defer m.closeFiles()
+	for i := range summaries {
+		if err := m.addShard(ctx, &shards[i], &summaries[i]); err != nil {
+			return err
+		}
+	}
+	if w.written == 0 || m.info == nil {
+		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
+	}
+	r := m.report
+	if w.written != r.NumEpisodes && schema.Splits != nil {
+		lost := robocache.LostSplits(
+			slices.Sorted(maps.Keys(schema.Splits)),
+			"episodes of the plan are missing",
+		)
+		r.Findings = append(r.Findings, lost...)
+		schema.Splits = nil
+	}
+	r.NumEpisodes = w.written
+	r.NumFrames = w.rows
+	if w.cfg.Extra[reportName], err = reportText(r); err != nil {
+		return err
+	}
+	if err := w.writeTexts(ctx); err != nil {
+		return err
+	}
+	w.cfg.Splits = schema.Splits
+	if w.cfg.Splits == nil {
+		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
+	}
+	info, err := m.infoText()
+	if err != nil {
+		return err
+	}
+	if err := m.writeStats(ctx); err != nil {
+		return err
+	}
+	return putInfo(ctx, dst, info)
+}
+
+// decodeSummaries decodes the summaries of the shards.
+func decodeSummaries(shards []robocache.ShardReport) ([]shardSummary, error) {
 	summaries := make([]shardSummary, len(shards))
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -302,108 +358,134 @@ func mergeShards(
 		}))
 	}
 	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return summaries, nil
+}
+
+// shardMerge collects what the shards of a dataset wrote.
+type shardMerge struct {
+	writer          *Writer // counts the episodes and rows
+	dst             store.Store
+	report          *Report
+	plannedFindings int // findings of the plan, which each shard repeats
+	images          map[string]*stats.Pixels
+	numbers         map[string][]stats.Part
+	files           []*stats.SortedFile
+	info            map[string]json.RawMessage // of the first shard with rows
+}
+
+// closeFiles closes the files of sorted numbers.
+func (m *shardMerge) closeFiles() {
+	for _, file := range m.files {
+		file.Close()
+	}
+}
+
+// addShard adds a shard. The shards must be added in order.
+func (m *shardMerge) addShard(
+	ctx context.Context,
+	shard *robocache.ShardReport,
+	s *shardSummary,
+) error {
+	w := m.writer
+	if err := m.addNumbers(ctx, shard.Dir, s.Numbers); err != nil {
 		return err
 	}
-	for i, s := range summaries {
-		file := &stats.SortedFile{
-			Open: func() (robocache.Ranged, error) {
-				return dst.Open(ctx, shards[i].Dir+"/"+sortedName)
-			},
+	episodes, err := shardEpisodes(ctx, m.dst, shard.Dir, w.written, w.rows)
+	if err != nil {
+		return err
+	}
+	w.written += shard.Episodes
+	w.rows += shard.Frames
+	for key, counted := range s.Images {
+		if m.images[key] == nil {
+			m.images[key] = &stats.Pixels{}
 		}
-		defer file.Close()
-		for key, parts := range s.Numbers {
-			for k := range parts {
-				parts[k].File = file
-			}
-			// Numbers were planned before episodes were left out. If episodes before this shard are
-			// missing, the actual numbers are lower.
-			less := 0.0
-			actual, ok := map[string]float64{
-				"episode_index": float64(w.written),
-				"index":         float64(w.rows),
-			}[key]
-			if ok && len(parts) > 0 {
-				least, err := parts[0].Least(0)
-				if err != nil {
-					return err
-				}
-				less = least - actual
-			}
-			for k := range parts {
-				parts[k].Less = less
-			}
-			numbers[key] = append(numbers[key], parts...)
-		}
-		episodes, err := shardEpisodes(ctx, dst, shards[i].Dir, w.written, w.rows)
-		if err != nil {
+		if err := decodeJSON("the pixel counts of "+key, counted, m.images[key]); err != nil {
 			return err
 		}
-		r.Episodes = append(r.Episodes, episodes...)
-		w.written, w.rows = w.written+shards[i].Episodes, w.rows+shards[i].Frames
-		for key, counted := range s.Images {
-			if images[key] == nil {
-				images[key] = &stats.Pixels{}
-			}
-			if err := decodeJSON("the pixel counts of "+key, counted, images[key]); err != nil {
+	}
+	r := m.report
+	r.Episodes = append(r.Episodes, episodes...)
+	r.Copied += s.Report.Copied
+	r.Encoded += s.Report.Encoded
+	r.Findings = mergeFindings(m.plannedFindings, r.Findings, s.Report.Findings)
+	if m.info == nil && s.Info != nil {
+		return decodeJSON("info.json", s.Info, &m.info)
+	}
+	return nil
+}
+
+// addNumbers adds the sorted numbers of the shard in dir, by stream.
+func (m *shardMerge) addNumbers(
+	ctx context.Context,
+	dir string,
+	numbers map[string][]stats.Part,
+) error {
+	file := &stats.SortedFile{
+		Open: func() (robocache.Ranged, error) {
+			return m.dst.Open(ctx, dir+"/"+sortedName)
+		},
+	}
+	m.files = append(m.files, file)
+	// Numbers were planned before episodes were left out. If episodes before this shard are
+	// missing, the actual numbers are lower.
+	actual := map[string]float64{
+		"episode_index": float64(m.writer.written),
+		"index":         float64(m.writer.rows),
+	}
+	for key, parts := range numbers {
+		for k := range parts {
+			parts[k].File = file
+		}
+		less := 0.0
+		if first, ok := actual[key]; ok && len(parts) > 0 {
+			planned, err := parts[0].Least(0)
+			if err != nil {
 				return err
 			}
+			less = planned - first
 		}
-		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
-		r.Findings = mergeFindings(planned, r.Findings, s.Report.Findings)
-		if info == nil && s.Info != nil {
-			if err := decodeJSON("info.json", s.Info, &info); err != nil {
-				return err
-			}
+		for k := range parts {
+			parts[k].Less = less
 		}
+		m.numbers[key] = append(m.numbers[key], parts...)
 	}
-	if w.written == 0 || info == nil {
-		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
-	}
-	if w.written != r.NumEpisodes && schema.Splits != nil {
-		lost := robocache.LostSplits(
-			slices.Sorted(maps.Keys(schema.Splits)),
-			"episodes of the plan are missing",
-		)
-		r.Findings = append(r.Findings, lost...)
-		schema.Splits = nil
-	}
-	r.NumEpisodes, r.NumFrames = w.written, w.rows
-	if w.cfg.Extra[reportName], err = reportText(r); err != nil {
-		return err
-	}
-	if err := w.writeTexts(ctx); err != nil {
-		return err
-	}
-	if w.cfg.Splits = schema.Splits; w.cfg.Splits == nil {
-		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
-	}
+	return nil
+}
+
+// infoText returns the content of info.json.
+func (m *shardMerge) infoText() (_ []byte, err error) {
+	w := m.writer
 	for key, v := range map[string]any{
 		"total_episodes": w.written,
 		"total_frames":   w.rows,
 		"total_tasks":    len(w.texts),
 		"splits":         w.cfg.Splits,
 	} {
-		if info[key], err = jsonMarshal(v); err != nil {
-			return err
+		if m.info[key], err = jsonMarshal(v); err != nil {
+			return nil, err
 		}
 	}
 	var o jsonObject
 	for _, key := range infoKeys {
-		o = append(o, jsonField{key, info[key]})
+		o = append(o, jsonField{key, m.info[key]})
 	}
-	text, err := indentedJSON(o)
-	if err != nil {
-		return err
-	}
+	return indentedJSON(o)
+}
+
+// writeStats writes the statistics of all shards.
+func (m *shardMerge) writeStats(ctx context.Context) error {
 	merged := robocache.Stats{}
-	for key, parts := range numbers {
+	for key, parts := range m.numbers {
 		fs, _, err := stats.Whole(ctx, parts)
 		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
 			return err
 		}
 		merged[key] = fs
 	}
-	for key, p := range images {
+	for key, p := range m.images {
 		if fs := p.Stats(); fs != nil {
 			merged[key] = fs
 		}
@@ -412,26 +494,29 @@ func mergeShards(
 	if err != nil {
 		return err
 	}
-	if err := w.putFile(ctx, "meta/stats.json", encoded); err != nil {
+	return m.writer.putFile(ctx, "meta/stats.json", encoded)
+}
+
+// putInfo writes info.json, which completes the dataset. A file with the same content may exist.
+func putInfo(ctx context.Context, dst store.Writable, text []byte) error {
+	err := store.PutNew(ctx, dst, infoName, text)
+	if !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	const name = "meta/info.json"
-	err = store.PutNew(ctx, dst, name, text)
-	if errors.Is(err, store.ErrExists) {
-		if have, err := store.ReadFile(ctx, dst, name, 64<<20); err != nil {
-			return err
-		} else if !bytes.Equal(have, text) {
-			return misuse(
-				robocache.Where{"dataset": dst.URI(), "file": name},
-				"the destination holds another dataset",
-				"",
-				"",
-				"choose an empty destination",
-			)
-		}
-		return nil
+	have, err := store.ReadFile(ctx, dst, infoName, 64<<20)
+	if err != nil {
+		return err
 	}
-	return err
+	if !bytes.Equal(have, text) {
+		return misuse(
+			robocache.Where{"dataset": dst.URI(), "file": infoName},
+			"the destination holds another dataset",
+			"",
+			"",
+			"choose an empty destination",
+		)
+	}
+	return nil
 }
 
 // shardEpisodes reads from the report of a shard how source episodes map to written ones. The first
@@ -454,10 +539,12 @@ func shardEpisodes(
 	if first < 0 {
 		return r.Episodes, nil
 	}
-	lessEpisodes, lessRows := r.Episodes[first].New-index, r.Episodes[first].FromIndex-row
+	lessEpisodes := r.Episodes[first].New - index
+	lessRows := r.Episodes[first].FromIndex - row
 	for i := range r.Episodes {
 		if m := &r.Episodes[i]; isWritten(*m) {
-			m.New, m.FromIndex = m.New-lessEpisodes, m.FromIndex-lessRows
+			m.New -= lessEpisodes
+			m.FromIndex -= lessRows
 		}
 	}
 	return r.Episodes, nil
@@ -477,8 +564,8 @@ func decodeJSON(what string, b []byte, v any) error {
 func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
-			return g.Code == f.Code && g.Message == f.Message &&
-				path.Base(g.Where.String()) == path.Base(f.Where.String())
+			samePlace := path.Base(g.Where.String()) == path.Base(f.Where.String())
+			return g.Code == f.Code && g.Message == f.Message && samePlace
 		})
 		if i < 0 {
 			all = append(all, f)

@@ -165,7 +165,8 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 			"Add the samples of a stream in the order of their times.",
 		)
 	}
-	s.times, s.data = append(s.times, t), append(s.data, value...)
+	s.times = append(s.times, t)
+	s.data = append(s.data, value...)
 	e.heldBytes.Add(int64(len(value)) + 8)
 	return nil
 }
@@ -232,7 +233,8 @@ func checkSign(t int64) error {
 // time.
 func (e *recording) alignRows(features []robocache.Feature) {
 	for i := range features {
-		s, size := e.native[features[i].Key], features[i].RowBytes()
+		s := e.native[features[i].Key]
+		size := features[i].RowBytes()
 		if s == nil {
 			continue
 		}
@@ -367,7 +369,8 @@ func (d *nativeEpisode) Gather(
 	rows []robocache.Row,
 	dst []byte,
 ) error {
-	s, size := d.native[key], d.info.Feature(key).RowBytes()
+	s := d.native[key]
+	size := d.info.Feature(key).RowBytes()
 	for i, row := range rows {
 		copy(dst[i*size:(i+1)*size], s.data[row.Index*size:])
 	}

@@ -126,7 +126,8 @@ func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
 
 // writeGroup writes a row group with one chunk per column.
 func (s *tableSeries) writeGroup(rows int, chunks []*pqw.Chunk) error {
-	s.bytes, s.rows = s.bytes+groupBytes(chunks), s.rows+int64(rows)
+	s.bytes += groupBytes(chunks)
+	s.rows += int64(rows)
 	return s.table.appendGroup(int64(rows), chunks)
 }
 
@@ -290,7 +291,8 @@ func (w *Writer) flushEpisodes(ctx context.Context, last bool) error {
 		if err := w.index.writeRows(ctx, w.pending[:n]); err != nil {
 			return err
 		}
-		w.pending, w.completeCount = w.pending[n:], w.completeCount-n
+		w.pending = w.pending[n:]
+		w.completeCount -= n
 	}
 	if last {
 		if err := w.index.endFile(); err != nil {

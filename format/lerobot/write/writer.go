@@ -64,7 +64,8 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
+	_, err = dst.Stat(ctx, infoName)
+	if err == nil {
 		return nil, misuse(
 			robocache.Where{"dataset": dst.URI()},
 			"there is a dataset here already",
@@ -72,7 +73,8 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 			"",
 			"choose an empty destination",
 		)
-	} else if !errors.Is(err, robocache.ErrNotFound) {
+	}
+	if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
 	w := &Writer{
@@ -85,36 +87,8 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		known:     map[string]*knownStats{},
 		encoders:  make(chan struct{}, cfg.Encoders),
 	}
-	var columns []outColumn
-	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
-		c, err := nodeOf(&f)
-		if err != nil {
-			return nil, err
-		}
-		wf := writtenFeature{Feature: f, repetition: pqw.Pattern(f.Shape...)}
-		if c != nil {
-			// constant within an episode
-			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") {
-				*c = scalarColumn(f.Key, f.DType, true)
-			}
-			columns = append(columns, *c)
-		} else {
-			c := &outCamera{feature: f}
-			c.chunk, c.file = cfg.Shard.firstChunk(cfg.ChunksSize)
-			w.cameras[f.Key] = c
-			w.cameraKeys = append(w.cameraKeys, f.Key)
-		}
-		w.features = append(w.features, wf)
-	}
-	if w.data, err = w.newSeries("data", columns); err != nil {
+	if err := w.openColumns(); err != nil {
 		return nil, err
-	}
-	leaves := map[string][]*pqw.Leaf{}
-	for i, p := range w.data.schema.Columns() {
-		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
-	}
-	for i := range w.features {
-		w.features[i].leaves = leaves[w.features[i].Key]
 	}
 	for _, t := range cfg.Tasks {
 		if _, err := w.taskNumber(t); err != nil {
@@ -126,6 +100,44 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		return nil, err
 	}
 	return w, nil
+}
+
+// openColumns sets the features, cameras and data columns of the dataset.
+func (w *Writer) openColumns() (err error) {
+	var columns []outColumn
+	for _, f := range slices.Concat(w.cfg.Features, Bookkeeping) {
+		c, err := nodeOf(&f)
+		if err != nil {
+			return err
+		}
+		w.features = append(w.features, writtenFeature{
+			Feature:    f,
+			repetition: pqw.Pattern(f.Shape...),
+		})
+		if c == nil {
+			camera := &outCamera{feature: f}
+			camera.chunk, camera.file = w.cfg.Shard.firstChunk(w.cfg.ChunksSize)
+			w.cameras[f.Key] = camera
+			w.cameraKeys = append(w.cameraKeys, f.Key)
+			continue
+		}
+		isConstant := f.Key == "episode_index" || f.Key == "task_index" // within an episode
+		if f.Default && isConstant {
+			*c = scalarColumn(f.Key, f.DType, true)
+		}
+		columns = append(columns, *c)
+	}
+	if w.data, err = w.newSeries("data", columns); err != nil {
+		return err
+	}
+	leaves := map[string][]*pqw.Leaf{}
+	for i, p := range w.data.schema.Columns() {
+		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
+	}
+	for i := range w.features {
+		w.features[i].leaves = leaves[w.features[i].Key]
+	}
+	return nil
 }
 
 // taskNumber returns the number of a task. A new text gets the next number.
@@ -158,7 +170,8 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	}
 	begun := false // an error before this is set leaves the writer unchanged
 	defer func() {
-		if err = robocache.At(err, robocache.Where{"episode": w.written}); begun {
+		err = robocache.At(err, robocache.Where{"episode": w.written})
+		if begun {
 			w.failed = err
 		}
 	}()
@@ -275,7 +288,8 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 // features.
 func (w *Writer) countEpisode(ep *EpisodeData, row *writtenEpisode) error {
 	for i := range w.features {
-		f, c := &w.features[i], &ep.prepared.columns[i]
+		f := &w.features[i]
+		c := &ep.prepared.columns[i]
 		if look := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && look != nil {
 			w.countFrames(f.Key, look, row)
 		}
@@ -331,8 +345,10 @@ const maxGroups = 1<<15 - 1
 
 // nextFile returns file+1, or file 0 of the next chunk, as lerobot counts.
 func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, error) {
-	if file++; file >= size {
-		chunk, file = chunk+1, 0
+	file++
+	if file >= size {
+		chunk++
+		file = 0
 	}
 	if in != nil && chunk*size+file >= in.firstFile+in.files {
 		return 0, 0, robocache.ResourceLimit("write lerobot", nil, "").
@@ -364,21 +380,12 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	defer func() { w.failed = err }()
 	defer crash.Recover("write lerobot", &err)
-	if w.episodeCount() == 0 && w.cfg.allowEmpty {
+	isEmpty := w.episodeCount() == 0
+	switch {
+	case isEmpty && w.cfg.allowEmpty:
 		w.data.abortFile()
 		w.index.abortFile()
-		info, err := w.infoText()
-		if err != nil {
-			return err
-		}
-		if err := w.putFile(ctx, infoName, info); err != nil {
-			return err
-		}
-		w.ended = true
-		w.releaseAll()
-		return nil
-	}
-	if w.episodeCount() == 0 {
+	case isEmpty:
 		return misuse(
 			nil,
 			"a dataset without episodes: none of the source has a row",
@@ -387,9 +394,28 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 			"the format cannot hold one; run robocache doctor on the source to see what its "+
 				"episodes lack",
 		)
+	default:
+		if err := w.endFiles(ctx); err != nil {
+			return err
+		}
 	}
-	// Each file waits for the disk. They are closed concurrently, while the statistics are
-	// computed. info.json follows after all of them.
+	if w.cfg.Shard == nil || isEmpty {
+		info, err := w.infoText()
+		if err != nil {
+			return err
+		}
+		if err := w.putFile(ctx, infoName, info); err != nil {
+			return err
+		}
+	}
+	w.ended = true
+	w.releaseAll()
+	return nil
+}
+
+// endFiles writes the remaining episodes and all files except info.json. Each file waits for the
+// disk, so they are closed concurrently, while the statistics are computed.
+func (w *Writer) endFiles(ctx context.Context) error {
 	var g errgroup.Group
 	parts := []func() error{w.data.endFile, func() error {
 		for _, key := range w.cameraKeys {
@@ -412,24 +438,10 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if w.cfg.PartsDir != "" {
-		if err := robocache.At(os.RemoveAll(w.cfg.PartsDir),
-			robocache.Where{"file": w.cfg.PartsDir}); err != nil {
-			return err
-		}
+	if w.cfg.PartsDir == "" {
+		return nil
 	}
-	if w.cfg.Shard == nil {
-		info, err := w.infoText()
-		if err != nil {
-			return err
-		}
-		if err := w.putFile(ctx, "meta/info.json", info); err != nil {
-			return err
-		}
-	}
-	w.ended = true
-	w.releaseAll()
-	return nil
+	return robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir})
 }
 
 // Abort abandons the dataset and removes every file of it. After Close it does nothing.
