@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -35,84 +36,129 @@ func (x *examination) checkClocks(e int, f *robocache.Feature) error {
 	return nil
 }
 
+// clockPair compares clock b of a stream with clock a.
+type clockPair struct {
+	feature *robocache.Feature
+	where   robocache.Where
+	a, b    string
+
+	times  []float64 // of clock a since the first row, in nanoseconds, as all fields
+	diff   []float64 // b minus a
+	offset float64   // median of diff
+	noise  float64   // spread of diff about the offset
+	row    int       // row of the step
+	step   float64   // permanent step of b against a, or 0
+	slope  float64   // drift of b against a
+	drifts bool      // whether the slope is clear
+}
+
 // compareClocks reports offset, drift and steps of one clock relative to another.
 func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, base, other []int64) {
-	where := robocache.Where{
-		"episode": x.ds.Info().EpisodeIndex(e),
-		"stream":  f.Key,
-		"clocks":  a + ", " + b,
-	}
-	diff := make([]float64, len(base))
-	at := make([]float64, len(base))
-	for i := range base {
-		diff[i] = float64(other[i] - base[i])
-		at[i] = float64(base[i] - base[0])
-	}
-	offset := median(diff)
-	spread := make([]float64, len(diff))
-	for i, d := range diff {
-		spread[i] = math.Abs(d - offset)
-	}
-	noise := 1.4826 * median(spread)
-	// The drift is fitted after the step is removed, because a line through a step is no drift.
-	row, step := findStep(at, diff)
-	flat := diff
-	if step != 0 {
-		flat = slices.Clone(diff)
-		for i := row; i < len(flat); i++ {
-			flat[i] -= step
-		}
-	}
-	slope, rest := fitLine(at, flat)
-	span := at[len(at)-1]
-	// It is a drift only if the line explains much more than the scatter.
-	moved := math.Abs(slope) * span
-	drifts := moved > 2e6 && moved > 6*rest
-	// shift and gain are the arguments of align that convert clock a to clock b.
-	shift, gain := offset, 0.0
-	if drifts {
-		// Both are measured at the first timestamp, where align starts. Clock b is assumed to be
-		// right, so the gain is the drift of a relative to b.
-		shift = median(subtractSlope(diff, at, slope))
-		gain = 1/(1+slope) - 1
-	}
-	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") +
-		") avoids it"
-	hint := fmt.Sprintf(
-		"%s converts it to %s, if the other streams use that clock",
-		x.correction(f, shift/1e9, gain),
-		b,
-	)
-	either := avoid + "; or " + hint
-	if step != 0 { // no constant offset corrects a step
-		hint, either = avoid, avoid
-	}
-	if math.Abs(offset) > 20e6 {
-		x.addFinding(robocache.SeverityInfo, "clock-offset", where, 0, hint,
-			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
-	}
-	if drifts {
-		x.addFinding(
-			robocache.SeverityWarning,
-			"clock-drift",
-			where,
-			0,
-			either,
-			"%s gains %.1f ppm on %s (%.3f ms over %.1f s)",
-			b,
-			slope*1e6,
-			a,
-			slope*span/1e6,
-			span/1e9,
-		)
-	}
-	if step != 0 {
-		where = robocache.Where{
+	p := clockPair{
+		feature: f,
+		where: robocache.Where{
 			"episode": x.ds.Info().EpisodeIndex(e),
 			"stream":  f.Key,
 			"clocks":  a + ", " + b,
-			"index":   row,
+		},
+		a: a,
+		b: b,
+	}
+	p.measure(base, other)
+	x.reportClocks(&p)
+}
+
+// measure compares the timestamps of both clocks.
+func (p *clockPair) measure(base, other []int64) {
+	p.diff = make([]float64, len(base))
+	p.times = make([]float64, len(base))
+	for i := range base {
+		p.diff[i] = float64(other[i] - base[i])
+		p.times[i] = float64(base[i] - base[0])
+	}
+	p.offset = median(p.diff)
+	spread := make([]float64, len(p.diff))
+	for i, d := range p.diff {
+		spread[i] = math.Abs(d - p.offset)
+	}
+	p.noise = 1.4826 * median(spread)
+	// The drift is fitted after the step is removed, because a line through a step is no drift.
+	p.row, p.step = findStep(p.times, p.diff)
+	flat := p.diff
+	if p.step != 0 {
+		flat = slices.Clone(p.diff)
+		for i := p.row; i < len(flat); i++ {
+			flat[i] -= p.step
 		}
+	}
+	slope, rest := fitLine(p.times, flat)
+	p.slope = slope
+	// It is a drift only if the line explains much more than the scatter.
+	moved := math.Abs(slope) * p.span()
+	p.drifts = moved > 2e6 && moved > 6*rest
+}
+
+// span returns the time from the first row to the last.
+func (p *clockPair) span() float64 { return p.times[len(p.times)-1] }
+
+// alignArguments returns the arguments of align that convert clock a to clock b.
+func (p *clockPair) alignArguments() (shift, gain float64) {
+	if !p.drifts {
+		return p.offset, 0
+	}
+	// Both are measured at the first timestamp, where align starts. Clock b is assumed to be
+	// right, so the gain is the drift of a relative to b.
+	shift = median(subtractSlope(p.diff, p.times, p.slope))
+	return shift, 1/(1+p.slope) - 1
+}
+
+// reportClocks adds the findings about a pair of clocks.
+func (x *examination) reportClocks(p *clockPair) {
+	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") +
+		") avoids it"
+	shift, gain := p.alignArguments()
+	convert := fmt.Sprintf(
+		"%s converts it to %s, if the other streams use that clock",
+		x.correction(p.feature, shift/1e9, gain),
+		p.b,
+	)
+	either := avoid + "; or " + convert
+	if p.step != 0 { // no constant offset corrects a step
+		convert = avoid
+		either = avoid
+	}
+	if math.Abs(p.offset) > 20e6 {
+		x.addFinding(
+			robocache.SeverityInfo,
+			"clock-offset",
+			p.where,
+			0,
+			convert,
+			"%s runs %.3f ms after %s (median; spread %.3f ms)",
+			p.b,
+			p.offset/1e6,
+			p.a,
+			p.noise/1e6,
+		)
+	}
+	if p.drifts {
+		x.addFinding(
+			robocache.SeverityWarning,
+			"clock-drift",
+			p.where,
+			0,
+			either,
+			"%s gains %.1f ppm on %s (%.3f ms over %.1f s)",
+			p.b,
+			p.slope*1e6,
+			p.a,
+			p.slope*p.span()/1e6,
+			p.span()/1e9,
+		)
+	}
+	if p.step != 0 {
+		where := maps.Clone(p.where)
+		where["index"] = p.row
 		x.addFinding(
 			robocache.SeverityWarning,
 			"clock-step",
@@ -120,10 +166,10 @@ func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, ba
 			0,
 			avoid,
 			"%s steps by %.3f ms against %s at row %d",
-			b,
-			step/1e6,
-			a,
-			row,
+			p.b,
+			p.step/1e6,
+			p.a,
+			p.row,
 		)
 	}
 }

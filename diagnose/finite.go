@@ -39,7 +39,8 @@ func (x *examination) countNotFinite(
 	}
 	values := robocache.Float64s(nil, f.DType, raw)
 	first := slices.IndexFunc(values, func(v float64) bool { return v-v != 0 })
-	row, element := first/f.Elements(), first%f.Elements()
+	row := first / f.Elements()
+	element := first % f.Elements()
 	if counts != nil {
 		row, element = 0, first
 		for element >= counts[row]*f.Elements() {

@@ -30,7 +30,8 @@ func (x *examination) findLongGOPs() error {
 		if err != nil || file == nil {
 			continue // another check reports it
 		}
-		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()
+		n := file.Index.DecodedPerFrame()
+		entries := file.Index.Entries()
 		file.Release()
 		if n > manyDecoded && len(entries) > 0 {
 			hint := fmt.Sprintf(

@@ -74,9 +74,12 @@ func (x *examination) comparePair(e int, a, b []motion, first int64) (alike, sai
 
 // largestJump returns the largest change between two samples, as a fraction of the motion's range.
 func (m *motion) largestJump() float64 {
-	lo, hi, most := math.Inf(1), math.Inf(-1), 0.0
+	lo := math.Inf(1)
+	hi := math.Inf(-1)
+	most := 0.0
 	for i, v := range m.samples {
-		lo, hi = min(lo, v), max(hi, v)
+		lo = min(lo, v)
+		hi = max(hi, v)
 		if i > 0 {
 			most = max(most, math.Abs(v-m.samples[i-1]))
 		}
@@ -99,7 +102,9 @@ func bestPair(a, b []motion) (p, q *motion, best peak) {
 			}
 			all = append(all, k)
 			if k.correlation > best.correlation {
-				best, p, q = k, &a[i], &b[j]
+				best = k
+				p = &a[i]
+				q = &b[j]
 			}
 		}
 	}
@@ -134,7 +139,8 @@ func refineLag(p, q *motion, l lag, first int64) (lag, float64) {
 		if !k.clear {
 			break
 		}
-		l.offset, r = l.offset+k.lag, k.correlation
+		l.offset += k.lag
+		r = k.correlation
 	}
 	return l, r
 }
@@ -227,19 +233,21 @@ type peak struct {
 func correlate(a, b *motion, from, to int) peak {
 	most := int(motionLag * motionRate)
 	r := make([]float64, 2*most+1)
-	p, q := a.runningSums(), b.runningSums()
+	p := a.runningSums()
+	q := b.runningSums()
 	for k := -most; k <= most; k++ {
-		lo, hi := max(from, -k), min(to, len(b.values)-k)
+		lo := max(from, -k)
+		hi := min(to, len(b.values)-k)
 		var s pairSums
 		if p.isContiguous && q.isContiguous {
 			s = p.sumsBetween(q, a, b, max(lo, p.from, q.from-k), min(hi, p.to, q.to-k), k)
 		} else {
 			s = sumPoints(a, b, lo, hi, k)
 		}
-		if d := (s.aa - s.a*s.a/s.n) * (s.bb - s.b*s.b/s.n); s.n > float64(to-from)/2 &&
-			s.n >= 100 &&
-			d > 0 {
-			r[k+most] = (s.ab - s.a*s.b/s.n) / math.Sqrt(d)
+		variances := (s.aa - s.a*s.a/s.n) * (s.bb - s.b*s.b/s.n)
+		hasPoints := s.n > float64(to-from)/2 && s.n >= 100
+		if hasPoints && variances > 0 {
+			r[k+most] = (s.ab - s.a*s.b/s.n) / math.Sqrt(variances)
 		}
 	}
 	top := 0

@@ -35,23 +35,49 @@ type motion struct {
 
 // compareMotions compares the streams of an episode that have different clocks (diagnose.D4).
 func (x *examination) compareMotions(e int, lines []streamTimes) {
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	var moving []streamTimes
 	for _, l := range lines {
-		if !hasMotion(&l) {
-			continue
+		if hasMotion(&l) {
+			moving = append(moving, l)
 		}
-		moving = append(moving, l)
-		first, last = min(first, l.times[0]), max(last, l.times[len(l.times)-1])
 	}
+	if len(moving) < 2 {
+		return
+	}
+	first := moving[0].times[0]
+	last := first
+	for _, l := range moving {
+		first = min(first, l.times[0])
+		last = max(last, l.times[len(l.times)-1])
+	}
+	n := int(float64(last-first)/1e9*motionRate) + 1
+	if n < 200 {
+		return
+	}
+	search := motionSearch{
+		examination: x,
+		episode:     e,
+		streams:     x.chooseMoving(lines, moving),
+		done:        map[[2]string]bool{},
+		wrong:       map[string]bool{},
+		alike:       map[[2]string]bool{},
+	}
+	for _, w := range searchWindows(n) {
+		start := first + int64(float64(w.from)*1e9/motionRate)
+		search.searchWindow(start, w.n)
+	}
+}
+
+// chooseMoving returns the moving streams with most samples, at most motionStreams. They are in the
+// dataset's order, with those on the dataset's clock first: the later stream of a pair is measured
+// relative to the earlier one.
+func (x *examination) chooseMoving(lines, moving []streamTimes) []streamTimes {
 	sort.SliceStable(moving, func(i, j int) bool {
 		return len(moving[i].times) > len(moving[j].times)
 	})
 	if len(moving) > motionStreams {
 		moving = moving[:motionStreams]
 	}
-	// Streams are compared in the dataset's order, with those on the dataset's clock first. The
-	// later stream of a pair is measured relative to the earlier one.
 	rank := map[string]int{}
 	for i, l := range lines {
 		rank[l.feature.Key] = i
@@ -62,46 +88,51 @@ func (x *examination) compareMotions(e int, lines []streamTimes) {
 	sort.Slice(moving, func(i, j int) bool {
 		return rank[moving[i].feature.Key] < rank[moving[j].feature.Key]
 	})
-	n := int(float64(last-first)/1e9*motionRate) + 1
-	if len(moving) < 2 || n < 200 {
-		return
-	}
-	done := map[[2]string]bool{}
+	return moving
+}
+
+// motionSearch searches the streams of an episode for motions that are alike.
+type motionSearch struct {
+	examination *examination
+	episode     int
+	streams     []streamTimes
+	done        map[[2]string]bool // pairs of clocks with a finding
 	// Clocks with a finding are skipped, because other streams would only repeat it.
-	wrong := map[string]bool{}
-	alike := map[[2]string]bool{} // pairs with a clear peak
-	for _, w := range searchWindows(n) {
-		start := first + int64(float64(w.from)*1e9/motionRate)
-		read := map[string][]motion{} // motions of this window, read when first needed
-		motionsOf := func(l *streamTimes) []motion {
-			m, ok := read[l.feature.Key]
-			if !ok {
-				m, _ = x.readMotions(e, l, start, w.n) // the check of values reports the error
-				read[l.feature.Key] = m
-			}
-			return m
+	wrong map[string]bool
+	alike map[[2]string]bool // pairs of streams with a clear peak
+}
+
+// searchWindow compares all pairs of streams over n grid points from start.
+func (s *motionSearch) searchWindow(start int64, n int) {
+	read := map[string][]motion{} // motions of this window, read when first needed
+	motionsOf := func(l *streamTimes) []motion {
+		m, ok := read[l.feature.Key]
+		if !ok {
+			// the check of values reports the error
+			m, _ = s.examination.readMotions(s.episode, l, start, n)
+			read[l.feature.Key] = m
 		}
-		for i := range moving {
-			for j := i + 1; j < len(moving); j++ {
-				f, g := moving[i].feature, moving[j].feature
-				clocks := [2]string{f.Clock, g.Clock}
-				keys := [2]string{f.Key, g.Key}
-				if f.Clock == g.Clock || done[clocks] || alike[keys] {
-					continue
-				}
-				if wrong[f.Clock] || wrong[g.Clock] {
-					continue
-				}
-				a, b := motionsOf(&moving[i]), motionsOf(&moving[j])
-				if len(a) == 0 || len(b) == 0 {
-					continue
-				}
-				isAlike, hasFinding := x.comparePair(e, a, b, start)
-				alike[keys] = isAlike
-				if hasFinding {
-					done[clocks] = true
-					wrong[g.Clock] = true
-				}
+		return m
+	}
+	for i := range s.streams {
+		for j := i + 1; j < len(s.streams); j++ {
+			f, g := s.streams[i].feature, s.streams[j].feature
+			clocks := [2]string{f.Clock, g.Clock}
+			keys := [2]string{f.Key, g.Key}
+			isKnown := s.done[clocks] || s.alike[keys]
+			if f.Clock == g.Clock || isKnown || s.wrong[f.Clock] || s.wrong[g.Clock] {
+				continue
+			}
+			a := motionsOf(&s.streams[i])
+			b := motionsOf(&s.streams[j])
+			if len(a) == 0 || len(b) == 0 {
+				continue
+			}
+			isAlike, hasFinding := s.examination.comparePair(s.episode, a, b, start)
+			s.alike[keys] = isAlike
+			if hasFinding {
+				s.done[clocks] = true
+				s.wrong[g.Clock] = true
 			}
 		}
 	}
@@ -138,9 +169,8 @@ func searchWindows(n int) []window {
 	return append(out, window{n - later, later})
 }
 
-// readMotions reads a stream and returns its motions.
+// readMotions reads a stream and returns its motions over n grid points from first.
 func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]motion, error) {
-	width := l.feature.Elements()
 	// Rows outside the grid are not needed.
 	from, _ := slices.BinarySearch(l.times, first)
 	from = max(from-1, 0)
@@ -149,28 +179,18 @@ func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]
 	if rows < 50 {
 		return nil, nil
 	}
-	v := make([]float64, 0, rows*width)
-	const block = 4096
-	raw := make([]byte, block*l.feature.RowBytes())
-	for at := 0; at < rows; at += block {
-		k := min(block, rows-at)
-		part := raw[:k*l.feature.RowBytes()]
-		list := robocache.RowsOf(e, from+at, k)
-		if err := x.ds.Gather(x.ctx, l.feature.Key, list, part); err != nil {
-			return nil, err
-		}
-		v = robocache.Float64s(v, l.feature.DType, part)
+	values, err := x.readValues(e, l, from, rows)
+	if err != nil {
+		return nil, err
 	}
-	normalizeChannels(v, rows, width)
+	r := timedRows{
+		times:  l.times[from : from+rows],
+		values: values,
+		width:  l.feature.Elements(),
+	}
+	normalizeChannels(values, rows, r.width)
+	middles := r.middles()
 	step := robocache.Period(l.times)
-	at := l.times[from : from+rows]
-	mid := make([]int64, rows) // a change lies between two rows
-	for r := range rows {
-		mid[r] = at[r]
-		if r > 0 {
-			mid[r] = at[r-1] + (at[r]-at[r-1])/2
-		}
-	}
 	var out []motion
 	add := func(kind string, values []float64, times []int64) {
 		m := motion{
@@ -184,34 +204,94 @@ func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]
 		m.values, m.valid = interpolateToGrid(times, values, first, n, 3*step)
 		out = append(out, m)
 	}
-	change, size := make([]float64, rows), make([]float64, rows)
-	for _, c := range smoothestChannels(v, rows, width) {
-		value, rate := make([]float64, rows), make([]float64, rows)
-		for r := range rows {
-			value[r] = v[r*width+c]
-			if r > 0 && at[r] > at[r-1] {
-				rate[r] = (v[r*width+c] - v[(r-1)*width+c]) / (float64(at[r]-at[r-1]) / 1e9)
-			}
-		}
+	for _, c := range smoothestChannels(values, rows, r.width) {
 		name := "channel " + strconv.Itoa(c)
-		add(name, value, at)
-		add("rate of "+name, rate[1:], mid[1:])
+		channel, rate := r.channel(c)
+		add(name, channel, r.times)
+		add("rate of "+name, rate[1:], middles[1:])
 	}
-	for r := range rows {
-		for c := range width {
-			size[r] += v[r*width+c] * v[r*width+c]
-			if r > 0 && at[r] > at[r-1] {
-				d := (v[r*width+c] - v[(r-1)*width+c]) / (float64(at[r]-at[r-1]) / 1e9)
-				change[r] += d * d
-			}
-		}
-		size[r], change[r] = math.Sqrt(size[r]), math.Sqrt(change[r])
-	}
-	if width > 1 {
-		add("size", size, at)
-		add("size of change", change[1:], mid[1:])
+	if r.width > 1 {
+		size, change := r.sizes()
+		add("size", size, r.times)
+		add("size of change", change[1:], middles[1:])
 	}
 	return out, nil
+}
+
+// readValues reads rows of a stream of numbers.
+func (x *examination) readValues(e int, l *streamTimes, from, rows int) ([]float64, error) {
+	const block = 4096
+	values := make([]float64, 0, rows*l.feature.Elements())
+	raw := make([]byte, block*l.feature.RowBytes())
+	for at := 0; at < rows; at += block {
+		k := min(block, rows-at)
+		part := raw[:k*l.feature.RowBytes()]
+		list := robocache.RowsOf(e, from+at, k)
+		if err := x.ds.Gather(x.ctx, l.feature.Key, list, part); err != nil {
+			return nil, err
+		}
+		values = robocache.Float64s(values, l.feature.DType, part)
+	}
+	return values, nil
+}
+
+// timedRows are rows of numbers with their times.
+type timedRows struct {
+	times  []int64
+	values []float64 // row by row
+	width  int       // values in a row
+}
+
+// middles returns the time in the middle between each row and the row before. A change lies between
+// two rows.
+func (r *timedRows) middles() []int64 {
+	out := make([]int64, len(r.times))
+	for i, t := range r.times {
+		out[i] = t
+		if i > 0 {
+			before := r.times[i-1]
+			out[i] = before + (t-before)/2
+		}
+	}
+	return out
+}
+
+// rateAt returns the change of a channel per second from the row before, or 0 if there is none.
+func (r *timedRows) rateAt(row, channel int) float64 {
+	if row == 0 || r.times[row] <= r.times[row-1] {
+		return 0
+	}
+	at := row*r.width + channel
+	seconds := float64(r.times[row]-r.times[row-1]) / 1e9
+	return (r.values[at] - r.values[at-r.width]) / seconds
+}
+
+// channel returns the values and the rates of a channel.
+func (r *timedRows) channel(c int) (values, rates []float64) {
+	values = make([]float64, len(r.times))
+	rates = make([]float64, len(r.times))
+	for i := range r.times {
+		values[i] = r.values[i*r.width+c]
+		rates[i] = r.rateAt(i, c)
+	}
+	return values, rates
+}
+
+// sizes returns the Euclidean lengths of each row and of its rates.
+func (r *timedRows) sizes() (size, change []float64) {
+	size = make([]float64, len(r.times))
+	change = make([]float64, len(r.times))
+	for i := range r.times {
+		for c := range r.width {
+			value := r.values[i*r.width+c]
+			rate := r.rateAt(i, c)
+			size[i] += value * value
+			change[i] += rate * rate
+		}
+		size[i] = math.Sqrt(size[i])
+		change[i] = math.Sqrt(change[i])
+	}
+	return size, change
 }
 
 // normalizeChannels scales each channel of v to mean 0 and variance 1, so that no channel
@@ -286,7 +366,8 @@ func interpolateToGrid(
 			continue
 		}
 		w := float64(t-times[k]) / float64(times[k+1]-times[k])
-		out[i], valid[i] = v[k]+w*(v[k+1]-v[k]), true
+		out[i] = v[k] + w*(v[k+1]-v[k])
+		valid[i] = true
 	}
 	return out, valid
 }

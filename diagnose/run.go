@@ -30,18 +30,9 @@ func Run(
 		}
 		x.findings = found
 	}
-	// Findings from opening remain valid, whether the format repeats them or not.
-	said := map[string]bool{}
-	for _, f := range x.findings {
-		said[f.Code+"\x00"+f.Where.String()] = true
-	}
-	var opening []robocache.Finding
-	for _, f := range info.Findings {
-		if !said[f.Code+"\x00"+f.Where.String()] {
-			opening = append(opening, f)
-		}
-	}
 	found := x.findings
+	// Findings from opening remain valid, whether the format repeats them or not.
+	opening := otherFindings(info.Findings, found)
 	x.reported = newReportedFaults(slices.Concat(opening, found))
 	x.findings = append(opening, lacking...)
 	if err := x.findLongGOPs(); err != nil {
@@ -51,32 +42,58 @@ func Run(
 	if f, err := robocache.FormatNamed(info.Format); err == nil && f.WholeDoctor {
 		return x.findings, nil
 	}
-	episodes := opt.Episodes
+	if own != nil {
+		x.opt.Progress = nil // the format has reported its own
+	}
+	if err := x.checkEpisodes(); err != nil {
+		return nil, err
+	}
+	x.addSummaries()
+	return x.findings, nil
+}
+
+// otherFindings returns the findings that known does not have.
+func otherFindings(findings, known []robocache.Finding) (out []robocache.Finding) {
+	id := func(f *robocache.Finding) string { return f.Code + "\x00" + f.Where.String() }
+	isKnown := map[string]bool{}
+	for i := range known {
+		isKnown[id(&known[i])] = true
+	}
+	for i := range findings {
+		if !isKnown[id(&findings[i])] {
+			out = append(out, findings[i])
+		}
+	}
+	return out
+}
+
+// checkEpisodes checks the requested episodes, or all.
+func (x *examination) checkEpisodes() error {
+	episodes := x.opt.Episodes
 	if episodes == nil {
-		for e := range info.Episodes {
+		for e := range x.ds.Info().Episodes {
 			episodes = append(episodes, e)
 		}
 	}
 	for at, e := range episodes {
-		if e < 0 || e >= info.Episodes {
-			return nil, robocache.Misuse(
+		if e < 0 || e >= x.ds.Info().Episodes {
+			return robocache.Misuse(
 				"doctor",
 				robocache.Where{"position": e},
 				"no such episode",
 			)
 		}
 		if err := x.checkEpisode(e); err != nil {
-			return nil, err
+			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if err := x.ctx.Err(); err != nil {
+			return err
 		}
-		if opt.Progress != nil && own == nil {
-			opt.Progress(int64(at+1), int64(len(episodes)))
+		if x.opt.Progress != nil {
+			x.opt.Progress(int64(at+1), int64(len(episodes)))
 		}
 	}
-	x.addSummaries()
-	return x.findings, nil
+	return nil
 }
 
 // maxFindings limits the number of findings. One more finding counts the rest.
@@ -118,6 +135,10 @@ func (x *examination) addFinding(
 
 // addNoRate adds the finding for rows without timestamps and without a rate.
 func (x *examination) addNoRate() {
+	if x.hasNoRateFinding {
+		return
+	}
+	x.hasNoRateFinding = true
 	why := "the data has no timestamps"
 	if clocks := x.ds.Info().DescribeUnusedClocks(); clocks != "" {
 		why = "the clock of the rows is not used (" + clocks + "), and nothing says their rate"
@@ -132,9 +153,6 @@ func (x *examination) addNoRate() {
 		why,
 	)
 }
-
-// errTimeless means that the times of a stream's rows are unknown.
-var errTimeless = errors.New("rows without timestamps")
 
 // streamTimes is one stream of an episode with its timestamps.
 type streamTimes struct {
@@ -156,21 +174,15 @@ func (x *examination) checkEpisode(e int) error {
 		if x.ctx.Err() != nil {
 			return nil
 		}
-		var rows int
 		if errors.Is(err, robocache.ErrMisuse) && info.FPS.Zero() {
+			var rows int
 			rows, err = robocache.RowsIn(x.ctx, x.ds, e, f)
 			if err == nil {
-				err = errTimeless
-			}
-		}
-		if errors.Is(err, errTimeless) {
-			// Rows without a clock are valid. Their values are checked later.
-			if !x.hasNoRateFinding {
-				x.hasNoRateFinding = true
+				// Rows without a clock are valid. Their values are checked later.
 				x.addNoRate()
+				timeless = append(timeless, streamTimes{f, make([]int64, rows)})
+				continue
 			}
-			timeless = append(timeless, streamTimes{f, make([]int64, rows)})
-			continue
 		}
 		if robocache.IsFatal(err) {
 			return err

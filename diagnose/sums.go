@@ -12,7 +12,8 @@ func sumPoints(a, b *motion, from, to, k int) (s pairSums) {
 		if !a.valid[i] || !b.valid[i+k] {
 			continue
 		}
-		u, v := a.values[i], b.values[i+k]
+		u := a.values[i]
+		v := b.values[i+k]
 		s.n++
 		s.a += u
 		s.b += v
@@ -54,7 +55,8 @@ func (m *motion) runningSums() *prefixSums {
 	}
 	r.v, r.vv = make([]float64, len(m.values)+1), make([]float64, len(m.values)+1)
 	for i, v := range m.values {
-		r.v[i+1], r.vv[i+1] = r.v[i]+v, r.vv[i]+v*v
+		r.v[i+1] = r.v[i] + v
+		r.vv[i+1] = r.vv[i] + v*v
 	}
 	return r
 }

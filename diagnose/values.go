@@ -47,8 +47,8 @@ func (x *examination) checkValues(e int, l *streamTimes) error {
 			if gather := x.ds.Capabilities().GatherRagged; gather != nil {
 				var data []byte
 				var counts []int
-				if data, counts, err = gather(x.ctx, l.feature.Key, rows); err == nil &&
-					l.feature.Kind != robocache.KindPointCloud {
+				data, counts, err = gather(x.ctx, l.feature.Key, rows)
+				if err == nil && l.feature.Kind != robocache.KindPointCloud {
 					x.countNotFinite(l.feature, rows, counts, data)
 				}
 			}
@@ -56,9 +56,10 @@ func (x *examination) checkValues(e int, l *streamTimes) error {
 			if raw == nil {
 				raw = make([]byte, step*l.feature.RowBytes())
 			}
-			if err = x.ds.Gather(x.ctx, l.feature.Key, rows, raw[:k*l.feature.RowBytes()]); err ==
-				nil {
-				x.countNotFinite(l.feature, rows, nil, raw[:k*l.feature.RowBytes()])
+			part := raw[:k*l.feature.RowBytes()]
+			err = x.ds.Gather(x.ctx, l.feature.Key, rows, part)
+			if err == nil {
+				x.countNotFinite(l.feature, rows, nil, part)
 			}
 		}
 		if err != nil {
