@@ -51,8 +51,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 				"; --allow-host names others", http.StatusMisdirectedRequest)
 		case site != "" && site != "same-origin" && site != "none", !sameOrigin(r):
 			http.Error(w, "a request from another site", http.StatusForbidden)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead &&
-			r.Method != http.MethodPost:
+		case !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, r.Method):
 			http.Error(w, "the data is read only", http.StatusMethodNotAllowed)
 		default:
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -75,11 +74,8 @@ func Loopback(host string) bool {
 }
 
 func (s *Server) knownHost(host string) bool {
-	return Loopback(host) ||
-		slices.ContainsFunc(
-			s.opt.AllowHosts,
-			func(h string) bool { return strings.EqualFold(h, hostName(host)) },
-		)
+	isHost := func(allowed string) bool { return strings.EqualFold(allowed, hostName(host)) }
+	return Loopback(host) || slices.ContainsFunc(s.opt.AllowHosts, isHost)
 }
 
 func sameOrigin(r *http.Request) bool {
@@ -96,14 +92,16 @@ func (s *Server) isAuthorized(r *http.Request) bool {
 	if s.opt.Token == "" {
 		return true
 	}
-	same := func(text string) bool {
-		return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1
-	}
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return same(bearer)
+		return s.isToken(bearer)
 	}
 	c, err := r.Cookie(s.cookie)
-	return err == nil && same(c.Value)
+	return err == nil && s.isToken(c.Value)
+}
+
+// isToken reports whether a text is the token, in a time that does not depend on the text.
+func (s *Server) isToken(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1
 }
 
 // login checks the token and sets a cookie for it. The page reads the token from the fragment of
@@ -112,10 +110,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
 	}
-	if err := json.NewDecoder(r.Body).
-		Decode(&in); err != nil ||
-		s.opt.Token != "" &&
-			subtle.ConstantTimeCompare([]byte(in.Token), []byte(s.opt.Token)) != 1 {
+	err := json.NewDecoder(r.Body).Decode(&in)
+	isWrong := s.opt.Token != "" && !s.isToken(in.Token)
+	if err != nil || isWrong {
 		http.Error(w, "not the token of this server", http.StatusUnauthorized)
 		return
 	}

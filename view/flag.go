@@ -43,13 +43,15 @@ func (s *Server) writeFlag(q *request) error {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return jsonmeta.OptionError("flags", "", body, err)
 	}
-	x, ctx := s.sets[0], q.Context()
+	x := s.sets[0]
+	ctx := q.Context()
 	position, err := x.info.EpisodePosition(in.Index)
 	if err != nil {
 		return notFound("no such episode")
 	}
 	flag := in.Flag
-	flag.Episode, flag.Length = in.Index, x.ds.Len(position)
+	flag.Episode = in.Index
+	flag.Length = x.ds.Len(position)
 	s.flagsMu.Lock()
 	defer s.flagsMu.Unlock()
 	next := *s.flags

@@ -118,13 +118,15 @@ func (s *Server) frameJPEG(
 		release()
 		return nil, err
 	}
-	from, to := k.row+1, min(k.row+framesAhead, l.Rows)
+	from := k.row + 1
+	to := min(k.row+framesAhead, l.Rows)
 	switch {
 	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead:
 		// After a jump, the next request is unlikely to be for a neighbouring row.
 		to = from
 	case k.row < last:
-		from, to = max(0, k.row-framesAhead), k.row
+		from = max(0, k.row-framesAhead)
+		to = k.row
 	}
 	s.workers.Go(func() {
 		defer release()

@@ -148,7 +148,8 @@ func (j *job) runOnce(work func(progress func(done, total int64)) (keep func(), 
 	}()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.state, j.err = "done", err; err != nil {
+	j.state, j.err = "done", err
+	if err != nil {
 		j.state = "failed"
 		return
 	}
@@ -336,13 +337,17 @@ func (s *Server) serveFindings(q *request) error {
 
 // serveEpisodeFindings answers the doctor's findings about one episode.
 func (s *Server) serveEpisodeFindings(q *request) error {
-	x, d, ctx := q.base, &q.base.diagnosis, q.Context()
+	x := q.base
+	d := &q.base.diagnosis
+	ctx := q.Context()
 	var found []robocache.Finding
 	known := false
 	for {
 		now := d.progress(func() {
-			if found, known = d.episodes[q.episode]; d.state == "done" {
-				found, known = d.findings, true
+			found, known = d.episodes[q.episode]
+			if d.state == "done" {
+				found = d.findings
+				known = true
 			}
 		})
 		// while the whole dataset is examined, wait: two runs at once would take twice as long

@@ -52,10 +52,9 @@ func (x *viewedSet) positionStream() *robocache.Feature {
 		"",
 	} {
 		for i := range x.info.Features {
-			if f := &x.info.Features[i]; !f.Default && !f.Latched &&
-				strings.HasSuffix(f.Key, suffix) &&
-				inspect.Curves(f) &&
-				f.DType.Float() {
+			f := &x.info.Features[i]
+			mayMove := !f.Default && !f.Latched && inspect.Curves(f) && f.DType.Float()
+			if mayMove && strings.HasSuffix(f.Key, suffix) {
 				return f
 			}
 		}
@@ -108,7 +107,8 @@ func (x *viewedSet) measureMovement(ctx context.Context) error {
 func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]float64, error) {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
-		low[c], high[c] = math.Inf(1), math.Inf(-1)
+		low[c] = math.Inf(1)
+		high[c] = math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
 		if err := func() error {
@@ -119,7 +119,8 @@ func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]
 			return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
 				for c, v := range values {
 					if v-v == 0 {
-						low[c], high[c] = min(low[c], v), max(high[c], v)
+						low[c] = min(low[c], v)
+						high[c] = max(high[c], v)
 					}
 				}
 			})

@@ -100,8 +100,10 @@ func (s *Server) serveText(q *request) error {
 			return err
 		}
 		for i, text := range texts {
-			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text ||
-				q.feature.Kind == robocache.KindEvent && text != "" {
+			n := len(out.Rows)
+			isNew := n == 0 || out.Rows[n-1].Text != text
+			isEvent := q.feature.Kind == robocache.KindEvent && text != ""
+			if isNew || isEvent {
 				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clipText(text)})
 			}
 		}
@@ -182,7 +184,8 @@ func (s *Server) serveValues(q *request) error {
 				return err
 			} else if valid != nil {
 				no := false
-				v.Valid, v.Values = &no, nil
+				v.Valid = &no
+				v.Values = nil
 			}
 		}
 		out = append(out, v)

@@ -112,7 +112,8 @@ func (x *viewedSet) aligned(ctx context.Context, e int, hz string) (*viewedSet, 
 			return v, n, err
 		}
 		v = newSet(x.number, view)
-		v.cacheID, v.source = x.cacheID+"@"+hz, x
+		v.cacheID = x.cacheID + "@" + hz
+		v.source = x
 		return v, 1, nil
 	})
 }
@@ -159,7 +160,8 @@ func (s *Server) serveEpisode(q *request) error {
 	if err != nil {
 		out.Problem = err.Error()
 	}
-	clocks, times := map[*inspect.Timeline]int{}, [][]float64{}
+	clocks := map[*inspect.Timeline]int{}
+	times := [][]float64{}
 	for i, l := range all.Streams {
 		f := &q.set.info.Features[i]
 		if _, ok := clocks[l]; !ok {
@@ -168,7 +170,8 @@ func (s *Server) serveEpisode(q *request) error {
 			for k := range t {
 				t[k] = float64(l.Times[k] - all.Start)
 			}
-			times, out.Points = append(times, t), append(out.Points, len(t))
+			times = append(times, t)
+			out.Points = append(out.Points, len(t))
 		}
 		st := episodeStream{
 			Key:      f.Key,
@@ -179,7 +182,8 @@ func (s *Server) serveEpisode(q *request) error {
 			Problem:  l.Problem,
 		}
 		if n := len(l.Times); n > 0 {
-			st.First, st.Last = l.Times[0]-all.Start, l.Times[n-1]-all.Start
+			st.First = l.Times[0] - all.Start
+			st.Last = l.Times[n-1] - all.Start
 		}
 		if st.Gap = l.LongestStep(f); st.Gap == math.MaxInt64 {
 			st.Gap = 0

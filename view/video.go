@@ -44,7 +44,8 @@ func (q *request) videoFile() (file *video.File, numbers []int, err error) {
 	path := ""
 	numbers = make([]int, l.Rows)
 	for i := range refs {
-		switch numbers[i] = refs[i].Ordinal; {
+		numbers[i] = refs[i].Ordinal
+		switch {
 		case refs[i].Missing:
 			numbers[i] = -1
 		case refs[i].Path == "" || path != "" && path != refs[i].Path:
