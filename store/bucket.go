@@ -35,8 +35,8 @@ func SplitBucket(
 		}
 	}
 	bucket, prefix, _ = strings.Cut(rest, "/")
-	if bucket == "" || len(bucket) > 255 || strings.ContainsAny(bucket, `@:\ %`) ||
-		bucket[0] == '.' {
+	isName := bucket != "" && bucket[0] != '.' && !strings.ContainsAny(bucket, `@:\ %`)
+	if !isName || len(bucket) > 255 {
 		return bad("not the name of a bucket")
 	}
 	if prefix, err = url.PathUnescape(prefix); err != nil {
@@ -70,7 +70,9 @@ func Holds(ctx context.Context, s Store, name string, want *io.SectionReader) bo
 		return false
 	}
 	defer f.Close()
-	a, b := make([]byte, min(maxMerged, f.Size())), make([]byte, min(maxMerged, f.Size()))
+	block := min(maxMerged, f.Size())
+	a := make([]byte, block)
+	b := make([]byte, block)
 	for off := int64(0); off < f.Size(); off += int64(len(a)) {
 		n := min(int64(len(a)), f.Size()-off)
 		_, err := want.ReadAt(a[:n], off)

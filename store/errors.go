@@ -55,9 +55,11 @@ func storeError(op, uri, name string, err error) error {
 	case errors.Is(err, syscall.EFBIG):
 		e.Class = robocache.ErrResourceLimit
 	case errors.Is(err, fs.ErrExist):
-		e.Class, e.Err = robocache.ErrMisuse, errors.Join(ErrExists, err)
+		e.Class = robocache.ErrMisuse
+		e.Err = errors.Join(ErrExists, err)
 	case errors.Is(err, fs.ErrClosed):
-		e.Class, e.Msg = robocache.ErrMisuse, "used after Close"
+		e.Class = robocache.ErrMisuse
+		e.Msg = "used after Close"
 	case errors.Is(err, syscall.ELOOP):
 		e.Hint = "a link points back at itself"
 	case errors.Is(err, syscall.EMFILE):
@@ -65,8 +67,10 @@ func storeError(op, uri, name string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Hint = "free space on the volume or write elsewhere; no partial file is left"
 	case strings.Contains(err.Error(), "path escapes"): // os.Root exports no error value for this
-		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that "+
-			"leaves it", linkHint()
+		e.Want = "a link that stays inside the dataset's root"
+		e.Got = "a link that " +
+			"leaves it"
+		e.Hint = linkHint()
 	}
 	return e
 }

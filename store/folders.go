@@ -37,14 +37,22 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 // maxFolders limits the entries that are read from one folder.
 const maxFolders = 1 << 16
 
+// isFolder reports whether the result of a Stat is a folder. It returns true if err is another error
+// than that there is none.
+func isFolder(info fs.FileInfo, err error) bool {
+	if err == nil {
+		return info.IsDir()
+	}
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
+
 // Folders returns the names of the folders in dir. It follows links inside the root, as List does.
 func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	info, err := l.statName(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
-		err == nil && !info.IsDir() {
+	if !isFolder(info, err) {
 		return nil, nil
 	}
 	var d *os.File

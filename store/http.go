@@ -240,7 +240,8 @@ func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
 		} else if r.ranged {
 			io.CopyN(io.Discard, r.body, 1)
 		}
-		e.Size, e.Version = r.pin.size, r.pin.versionText()
+		e.Size = r.pin.size
+		e.Version = r.pin.versionText()
 		return nil
 	}); err != nil {
 		return Entry{}, err

@@ -56,8 +56,8 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 		if err != nil {
 			return err
 		}
-		if (resp.StatusCode < 200 || resp.StatusCode > 206) &&
-			!slices.Contains(r.Expect, resp.StatusCode) {
+		isSuccess := resp.StatusCode >= 200 && resp.StatusCode <= 206
+		if !isSuccess && !slices.Contains(r.Expect, resp.StatusCode) {
 			defer a.discardBody()
 			return h.statusError(resp)
 		}

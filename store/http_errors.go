@@ -71,10 +71,13 @@ func (h *HTTP) statusError(resp *http.Response) error {
 	again := false
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
-		e.Class, e.Err = robocache.ErrNotFound, fs.ErrNotExist
+		e.Class = robocache.ErrNotFound
+		e.Err = fs.ErrNotExist
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		e.Class, e.Err = robocache.ErrMisuse, fs.ErrPermission
-		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong "+
+		e.Class = robocache.ErrMisuse
+		e.Err = fs.ErrPermission
+		e.Msg = "the server denies access"
+		e.Hint = "the token or signature is missing, wrong " +
 			"or expired"
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
@@ -87,15 +90,20 @@ func (h *HTTP) statusError(resp *http.Response) error {
 		status == 503,
 		status == 504,
 		status > 505:
-		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+
-			http.StatusText(status), true
+		e.Class = robocache.ErrTemporary
+		e.Msg = "the server answers " +
+			http.StatusText(status)
+		again = true
 	case status >= 500:
-		e.Class, e.Msg = robocache.ErrUnsupported, "the server answers "+http.StatusText(status)
+		e.Class = robocache.ErrUnsupported
+		e.Msg = "the server answers " + http.StatusText(status)
 	case status >= 400:
-		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+
+		e.Class = robocache.ErrMisuse
+		e.Msg = "the server refuses the request: " +
 			http.StatusText(status)
 	default:
-		e.Class, e.Msg = robocache.ErrMalformed, "an unexpected answer: "+http.StatusText(status)
+		e.Class = robocache.ErrMalformed
+		e.Msg = "an unexpected answer: " + http.StatusText(status)
 	}
 	if h.options.Explain != nil {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
@@ -114,8 +122,10 @@ func (h *HTTP) statusError(resp *http.Response) error {
 // succeed with new credentials.
 func (h *HTTP) Expired(e *robocache.Error) {
 	if h.accepted.Load() {
-		e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the server no longer accepts the "+
-			"credentials", "they have expired: renew the credentials, and run it again"
+		e.Class = robocache.ErrTemporary
+		e.Msg = "the server no longer accepts the " +
+			"credentials"
+		e.Hint = "they have expired: renew the credentials, and run it again"
 	}
 }
 

@@ -173,6 +173,9 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 	wrong := func(class error, msg string) error {
 		return h.withResponse(resp, robocache.NewError(class, "", nil, "%s", msg))
 	}
+	changed := func(found string) error {
+		return changedError(h.uri, name, quoteName(want.versionText()), found)
+	}
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		start, last, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
@@ -201,26 +204,17 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		_, _, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
-		if ok && total == 0 && off == 0 && (want == nil || want.size == 0) {
+		isEmpty := ok && total == 0 && (want == nil || want.size == 0)
+		if isEmpty && off == 0 {
 			return &reply{body: http.NoBody, pin: got.withSize(0)}, nil
 		}
 		if want != nil {
-			return nil, changedError(
-				h.uri,
-				name,
-				quoteName(want.versionText()),
-				"a file that ends before the range (status 416)",
-			)
+			return nil, changed("a file that ends before the range (status 416)")
 		}
 		return nil, wrong(robocache.ErrMalformed, "the server refuses the first byte")
 	case http.StatusPreconditionFailed:
 		if want != nil {
-			return nil, changedError(
-				h.uri,
-				name,
-				quoteName(want.versionText()),
-				"another one (status 412)",
-			)
+			return nil, changed("another one (status 412)")
 		}
 		return nil, wrong(robocache.ErrMalformed, "precondition failed, where none was set")
 	default:
@@ -234,12 +228,7 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		)
 	}
 	if want != nil && !want.agreesWith(got) {
-		return nil, changedError(
-			h.uri,
-			name,
-			quoteName(want.versionText()),
-			"version "+quoteName(got.versionText()),
-		)
+		return nil, changed("version " + quoteName(got.versionText()))
 	}
 	r.pin = got
 	return r, nil

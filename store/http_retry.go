@@ -100,7 +100,8 @@ func (h *HTTP) runOperation(
 		if a.progress >= progressGrain {
 			failures = 0
 		}
-		if failures++; failures >= h.options.Attempts {
+		failures++
+		if failures >= h.options.Attempts {
 			return h.budgetError(ctx, op, name, tries, again.err)
 		}
 		h.gate.closeFor(again.after)
@@ -143,7 +144,8 @@ func (h *HTTP) budgetError(ctx context.Context, op, name string, tries int, last
 	if errors.As(last, &typed) {
 		c := *typed
 		e = &c
-		e.Op, e.Where = op, robocache.Where{"attempts": tries}
+		e.Op = op
+		e.Where = robocache.Where{"attempts": tries}
 		for k, v := range typed.Where {
 			e.Where[k] = v
 		}

@@ -77,18 +77,12 @@ func hubRepository(dir string) (base, prefix string) {
 	for _, spelling := range spellings {
 		parts := strings.Split(filepath.ToSlash(spelling), "/")
 		for i := len(parts) - 3; i >= 0; i-- {
-			if parts[i+1] == "snapshots" &&
-				slices.ContainsFunc(
-					hubKinds,
-					func(kind string) bool { return strings.HasPrefix(parts[i], kind) },
-				) {
-				return filepath.FromSlash(
-						strings.Join(parts[:i+1], "/"),
-					), strings.Join(
-						parts[i+1:],
-						"/",
-					)
+			isHubFolder := func(kind string) bool { return strings.HasPrefix(parts[i], kind) }
+			if parts[i+1] != "snapshots" || !slices.ContainsFunc(hubKinds, isHubFolder) {
+				continue
 			}
+			root := filepath.FromSlash(strings.Join(parts[:i+1], "/"))
+			return root, strings.Join(parts[i+1:], "/")
 		}
 	}
 	return dir, ""
@@ -301,8 +295,7 @@ func (w *fileWalk) walkFolder(
 		)
 	}
 	self, err := l.statName(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
-		err == nil && !self.IsDir() {
+	if !isFolder(self, err) {
 		return nil // as in an object store, a missing name has no files below it
 	}
 	if err != nil {

@@ -50,8 +50,11 @@ func (h *localFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	// Check after the read, so that a change before or during the read is detected.
 	at := int64(time.Since(h.opened))
-	if last := h.checked.Load(); at-last >= int64(checkEvery) &&
-		h.checked.CompareAndSwap(last, at) {
+	last := h.checked.Load()
+	if at-last < int64(checkEvery) {
+		return nil
+	}
+	if h.checked.CompareAndSwap(last, at) { // otherwise another reader checks
 		return h.checkUnchanged()
 	}
 	return nil
@@ -74,7 +77,9 @@ func (h *localFile) checkUnchanged() error {
 	if err != nil {
 		return storeError("stat", h.uri, h.name, err)
 	}
-	if size, mtime := info.Size(), info.ModTime().UnixNano(); size != h.size || mtime != h.mtime {
+	size := info.Size()
+	mtime := info.ModTime().UnixNano()
+	if size != h.size || mtime != h.mtime {
 		h.isChanged.Store(true)
 		return changedError(h.uri, h.name, h.Version(), "version "+localVersion(size, mtime))
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -166,17 +167,21 @@ func (w *localWriter) Abort() {
 // Commit syncs the file, gives it its final name, and syncs the folders.
 func (w *localWriter) Commit() error {
 	w.mu.RLock()
-	f, ended := w.file, w.endedError("commit")
+	f := w.file
+	ended := w.endedError("commit")
 	w.mu.RUnlock()
 	if f == nil {
 		return ended
 	}
-	op, err := "commit", w.ctx.Err()
+	op := "commit"
+	err := w.ctx.Err()
 	if err == nil {
-		op, err = "fsync", f.Sync()
+		op = "fsync"
+		err = f.Sync()
 	}
 	if err == nil {
-		op, err = "commit", w.publishFile()
+		op = "commit"
+		err = w.publishFile()
 	}
 	if err != nil {
 		return w.giveUp(op, err)
@@ -186,7 +191,8 @@ func (w *localWriter) Commit() error {
 	w.file = nil
 	w.mu.Unlock()
 	for _, dir := range w.toSync {
-		if serr := w.l.syncFolder(dir); err == nil {
+		serr := w.l.syncFolder(dir)
+		if err == nil {
 			err = serr
 		}
 	}
@@ -200,8 +206,8 @@ func (w *localWriter) publishFile() error {
 		return w.l.root.Rename(w.temp, w.full)
 	}
 	err := w.l.root.Link(w.temp, w.full)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) ||
-		errors.Is(err, syscall.ENOSYS) {
+	noLinks := []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS}
+	if slices.ContainsFunc(noLinks, func(class error) bool { return errors.Is(err, class) }) {
 		return robocache.Unsupported(
 			"commit",
 			nil,

@@ -199,7 +199,8 @@ func Above(uri string) (folder, name string) {
 	}
 	uri = strings.TrimRight(uri, "/")
 	i := strings.LastIndexByte(uri, '/') + 1
-	folder, name = uri[:i], uri[i:]
+	folder = uri[:i]
+	name = uri[i:]
 	if remote {
 		if plain, err := url.PathUnescape(name); err == nil {
 			name = plain

@@ -61,7 +61,8 @@ func Probe(ctx context.Context, s Writable) (err error) {
 		return err
 	}
 	defer func() {
-		if rerr := s.Remove(context.WithoutCancel(ctx), name); err == nil {
+		rerr := s.Remove(context.WithoutCancel(ctx), name)
+		if err == nil {
 			err = rerr
 		}
 	}()

@@ -73,7 +73,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	}
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
-	opt.Sign, opt.Explain, opt.Versions = s.signRequest, explainError, s.List
+	opt.Sign = s.signRequest
+	opt.Explain = explainError
+	opt.Versions = s.List
 	s.HTTP, err = store.NewHTTP(
 		s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(),
 		opt,
@@ -98,11 +100,8 @@ func (s *Store) signRequest(r *http.Request) error {
 	t, err := source.Token()
 	if err != nil { // the text of err quotes the response of the token server
 		class := robocache.ErrMisuse
-		var refused *oauth2.RetrieveError
-		if !errors.As(err, &refused) || refused.Response == nil ||
-			refused.Response.StatusCode >= 500 ||
-			refused.Response.StatusCode == http.StatusTooManyRequests {
-			class = robocache.ErrTemporary // the token server cannot be reached
+		if mayRecover(err) {
+			class = robocache.ErrTemporary
 		}
 		return robocache.NewError(class, "open", nil, "Google's credentials give no token").
 			WithHint("gcloud auth application-default login")
@@ -257,6 +256,17 @@ func (s *Store) createObject(
 	)
 }
 
+// mayRecover reports whether a later request for a token may succeed. It returns false if the token
+// server refused the credentials.
+func mayRecover(err error) bool {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) || refused.Response == nil {
+		return true // the token server cannot be reached
+	}
+	status := refused.Response.StatusCode
+	return status >= 500 || status == http.StatusTooManyRequests
+}
+
 // Objects above singleUploadMax are uploaded in pieces of a multiple of 256 KiB. Tests lower both.
 var singleUploadMax, pieceSize int64 = 64 << 20, 16 << 20
 
@@ -280,21 +290,15 @@ func (s *Store) uploadObject(
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(s.endpoint)
+	session, err := s.sessionURL(a)
 	if err != nil {
 		return nil, err
 	}
-	session, err := url.Parse(a.Header.Get("Location"))
-	if err != nil {
-		return nil, err
-	}
-	// keep our host, so that the secret of the session goes nowhere else
-	u.Path, u.RawQuery = session.Path, session.RawQuery
 	for off := int64(0); off < size && a.Status < 400; {
 		n := min(pieceSize, size-off)
 		a, err = s.Do(ctx, "commit", name, store.Request{
 			Method: http.MethodPut,
-			URL:    u,
+			URL:    session,
 			Header: http.Header{
 				"Content-Range": {fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)},
 			},
@@ -322,6 +326,22 @@ func (s *Store) uploadObject(
 		off = next
 	}
 	return a, nil
+}
+
+// sessionURL returns the URL of the upload that an answer begins. It has our host, so that the secret
+// of the session goes nowhere else.
+func (s *Store) sessionURL(a *store.Answer) (*url.URL, error) {
+	u, err := url.Parse(s.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	session, err := url.Parse(a.Header.Get("Location"))
+	if err != nil {
+		return nil, err
+	}
+	u.Path = session.Path
+	u.RawQuery = session.RawQuery
+	return u, nil
 }
 
 // Move copies an object on the server and deletes the original. The server may need several

@@ -177,35 +177,21 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	}
 	repo := s.endpoint + "/datasets/" + s.path
 	opt := s.options
-	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
+	opt.URI = s.uri
+	opt.VersionHeader = "X-Linked-Etag"
+	opt.MatchHeader = "-"
 	// The Hub throttles or rejects (429) more connections.
 	opt.Conns = cmp.Or(opt.Conns, 32)
 	if t := readToken(); t != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}
 	links := &links{hub: repo}
-	opt.Explain, opt.Wrap, opt.Versions = links.explainError, links.wrapTransport, s.List
-	commit, offline := s.revision, envIsTrue("HF_HUB_OFFLINE")
-	if !commitForm.MatchString(commit) {
-		b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
-		cached := strings.TrimSpace(string(b))
-		known, seen := commits.Load(repo + "@" + s.revision)
-		switch {
-		case seen && !offline:
-			commit = known.(string)
-		case offline:
-			commit = cached
-		default:
-			commit, err = s.resolveCommit(ctx, opt)
-			if errors.Is(err, robocache.ErrTemporary) && cached != "" {
-				commit, offline = cached, true // the Hub cannot be reached
-			} else {
-				if err != nil {
-					return at, err
-				}
-				commits.Store(repo+"@"+s.revision, commit)
-			}
-		}
+	opt.Explain = links.explainError
+	opt.Wrap = links.wrapTransport
+	opt.Versions = s.List
+	commit, offline, err := s.chooseCommit(ctx, repo, opt)
+	if err != nil {
+		return at, err
 	}
 	at = &snapshot{commit: commit}
 	if commitForm.MatchString(commit) {
@@ -231,6 +217,38 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	}
 	s.snapshot = at
 	return at, nil
+}
+
+// chooseCommit returns the commit of the revision: the revision itself, or the one that this process
+// resolved before, that is in the cache, or that the Hub returns. offline reports that the Hub must
+// not or cannot be used.
+func (s *repository) chooseCommit(
+	ctx context.Context,
+	repo string,
+	opt store.HTTPOptions,
+) (commit string, offline bool, err error) {
+	offline = envIsTrue("HF_HUB_OFFLINE")
+	if commitForm.MatchString(s.revision) {
+		return s.revision, offline, nil
+	}
+	b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
+	cached := strings.TrimSpace(string(b))
+	if offline {
+		return cached, true, nil
+	}
+	key := repo + "@" + s.revision
+	if known, ok := commits.Load(key); ok {
+		return known.(string), false, nil
+	}
+	commit, err = s.resolveCommit(ctx, opt)
+	if errors.Is(err, robocache.ErrTemporary) && cached != "" {
+		return cached, true, nil // the Hub cannot be reached
+	}
+	if err != nil {
+		return "", false, err
+	}
+	commits.Store(key, commit)
+	return commit, false, nil
 }
 
 // resolveCommit requests the commit of the revision from the Hub.

@@ -3,6 +3,7 @@ package hf
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,8 +54,11 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 		}, nil
 	}
 	resp, err := l.transport.RoundTrip(r)
-	if err == nil &&
-		(resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
+	if err != nil {
+		return resp, err
+	}
+	redirects := []int{http.StatusFound, http.StatusTemporaryRedirect}
+	if slices.Contains(redirects, resp.StatusCode) {
 		to, err := url.Parse(resp.Header.Get("Location"))
 		if err == nil && to.IsAbs() && to.Host != r.URL.Host {
 			h := resp.Header.Clone()
@@ -62,7 +66,7 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 			l.known.Store(at, link{h, time.Now().Add(linkLifetime)})
 		}
 	}
-	return resp, err
+	return resp, nil
 }
 
 // CloseIdleConnections implements the method that http.Client calls.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -29,7 +30,54 @@ var listings sync.Map
 // maxCachedListing is the number of files in the largest listing that is cached.
 const maxCachedListing = 100_000
 
-var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
+var nextLink = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
+
+// listedFile is a file or folder in the Hub's listing.
+type listedFile struct {
+	Type, Path, OID string
+	Size            int64
+	LFS             *struct{ OID string }
+}
+
+// addPage adds a page of the Hub's listing. Names that are not clean are left out.
+func (l *listing) addPage(page []listedFile) {
+	for _, e := range page {
+		if clean, err := store.CleanName(e.Path); err != nil || clean != e.Path {
+			continue
+		}
+		if e.Type == "directory" {
+			l.folders = append(l.folders, e.Path)
+			continue
+		}
+		id := e.OID
+		if e.LFS != nil {
+			id = e.LFS.OID
+		}
+		l.files = append(
+			l.files,
+			store.Entry{Name: e.Path, Size: e.Size, Version: `"` + id + `"`},
+		)
+	}
+}
+
+// nextPage returns the URL of the page after u, or nil.
+func (s *repository) nextPage(u *url.URL, a *store.Answer) (*url.URL, error) {
+	m := nextLink.FindStringSubmatch(a.Header.Get("Link"))
+	if m == nil {
+		return nil, nil
+	}
+	next, err := u.Parse(m[1])
+	// The token would be sent to the other host.
+	isOurs := err == nil && next.Host == u.Host && next.Scheme == u.Scheme
+	if !isOurs || next.String() == u.String() {
+		return nil, robocache.Malformed(
+			"list",
+			robocache.Where{"dataset": s.uri},
+			"the Hub's list continues on another host",
+		)
+	}
+	return next, nil
+}
 
 // listFolder requests the listing of a folder, with subfolders if deep is set. A missing folder has
 // an empty listing.
@@ -50,11 +98,7 @@ func (s *repository) listFolder(
 	}
 	l := &listing{}
 	for u != nil {
-		var page []struct {
-			Type, Path, OID string
-			Size            int64
-			LFS             *struct{ OID string }
-		}
+		var page []listedFile
 		isPage := func(body []byte) bool {
 			page = nil
 			return json.Unmarshal(body, &page) == nil
@@ -67,38 +111,10 @@ func (s *repository) listFolder(
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range page {
-			if clean, err := store.CleanName(e.Path); err != nil || clean != e.Path {
-				continue
-			}
-			switch {
-			case e.Type == "directory":
-				l.folders = append(l.folders, e.Path)
-			case e.LFS != nil:
-				e.OID = e.LFS.OID
-				fallthrough
-			default:
-				l.files = append(
-					l.files,
-					store.Entry{Name: e.Path, Size: e.Size, Version: `"` + e.OID + `"`},
-				)
-			}
+		l.addPage(page)
+		if u, err = s.nextPage(u, a); err != nil {
+			return nil, err
 		}
-		m := nextPage.FindStringSubmatch(a.Header.Get("Link"))
-		if m == nil {
-			break
-		}
-		next, err := u.Parse(m[1])
-		// The token would be sent to the other host.
-		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme ||
-			next.String() == u.String() {
-			return nil, robocache.Malformed(
-				"list",
-				robocache.Where{"dataset": s.uri},
-				"the Hub's list continues on another host",
-			)
-		}
-		u = next
 	}
 	slices.SortFunc(l.files, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
 	if len(l.files) <= maxCachedListing {

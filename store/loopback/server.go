@@ -164,7 +164,8 @@ func (b *countedBody) Write(p []byte) (done int, err error) {
 		b.s.bytes.Add(int64(n))
 		k, err = b.ResponseWriter.Write(p[:n])
 		b.s.bytes.Add(int64(k - n))
-		done, p = done+k, p[k:]
+		done += k
+		p = p[k:]
 	}
 	return done, err
 }

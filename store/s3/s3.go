@@ -101,7 +101,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 			return nil, robocache.Misuse("open", nil, "the endpoint is not a URL").
 				WithHint("endpoint=https://host:port")
 		}
-		s.bucket.RawQuery, s.bucket.Path = "", strings.TrimRight(s.bucket.Path, "/")+"/"+name
+		s.bucket.RawQuery = ""
+		s.bucket.Path = strings.TrimRight(s.bucket.Path, "/") + "/" + name
 	}
 	if query.Get("anonymous") != "true" {
 		var named bool
@@ -111,7 +112,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	base := *s.bucket
 	base.Path = strings.TrimRight(base.Path, "/") + "/" + prefix
 	opt.URI = strings.TrimRight("s3://"+name+"/"+prefix, "/")
-	opt.Sign, opt.Explain, opt.Versions = s.signRequest, s.explainError, s.List
+	opt.Sign = s.signRequest
+	opt.Explain = s.explainError
+	opt.Versions = s.List
 	if prefix != "" {
 		s.prefix = prefix + "/"
 	}
@@ -185,8 +188,9 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 	}
 	region := *s.region.Load()
 	named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region)
-	if named != "" && named != region && isPlainRegion(named) &&
-		(r.StatusCode < 404 || said.Code == "PermanentRedirect") {
+	isOther := named != region && isPlainRegion(named)
+	isRedirect := r.StatusCode < 404 || said.Code == "PermanentRedirect"
+	if named != "" && isOther && isRedirect {
 		s.region.Store(&named)
 		return true
 	}
@@ -203,9 +207,9 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 	case "NoSuchBucket":
 		e.Hint = "check the bucket's name and the endpoint"
 	}
-	if r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden &&
-		said.Code != "ExpiredToken" &&
-		said.Code != "InvalidToken" {
+	denied := []int{http.StatusUnauthorized, http.StatusForbidden}
+	expired := []string{"ExpiredToken", "InvalidToken"}
+	if !slices.Contains(denied, r.StatusCode) && !slices.Contains(expired, said.Code) {
 		return false
 	}
 	e.Class = robocache.ErrMisuse

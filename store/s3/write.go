@@ -193,31 +193,51 @@ func (up *upload) uploadParts(
 	id := url.Values{"uploadId": {begun.UploadId}}
 	done := false
 	defer func() {
-		if done {
-			return
+		if !done {
+			up.abortUpload(id)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(up.ctx), 30*time.Second)
-		defer cancel()
-		u := *up.u
-		u.RawQuery = id.Encode()
-		_, _ = up.s.Do(ctx, "abort", up.name, store.Request{
-			Method: http.MethodDelete,
-			URL:    &u,
-			Expect: []int{http.StatusNotFound},
-		})
 	}()
-	size = max(size, (total+maxParts-1)/maxParts)
-	type part struct {
-		PartNumber int
-		ETag       string
+	parts, err := up.sendParts(id, total, size, sendPart)
+	if err != nil {
+		return err
 	}
-	all := struct {
-		XMLName xml.Name `xml:"CompleteMultipartUpload"`
-		Part    []part
-	}{Part: make([]part, (total+size-1)/size)}
+	if err := up.joinParts(id, parts, condition); err != nil {
+		return err
+	}
+	done = true
+	return nil
+}
+
+// uploadedPart is an uploaded part of a large object.
+type uploadedPart struct {
+	PartNumber int
+	ETag       string
+}
+
+// abortUpload removes the parts of an upload.
+func (up *upload) abortUpload(id url.Values) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(up.ctx), 30*time.Second)
+	defer cancel()
+	u := *up.u
+	u.RawQuery = id.Encode()
+	_, _ = up.s.Do(ctx, "abort", up.name, store.Request{
+		Method: http.MethodDelete,
+		URL:    &u,
+		Expect: []int{http.StatusNotFound},
+	})
+}
+
+// sendParts uploads total bytes in parts of at least size bytes.
+func (up *upload) sendParts(
+	id url.Values,
+	total, size int64,
+	sendPart func(id url.Values, off, n int64) (string, error),
+) ([]uploadedPart, error) {
+	size = max(size, (total+maxParts-1)/maxParts)
+	parts := make([]uploadedPart, (total+size-1)/size)
 	g, ctx := errgroup.WithContext(up.ctx)
 	g.SetLimit(partsAtOnce)
-	for i := range all.Part {
+	for i := range parts {
 		g.Go(func() (err error) {
 			// A part that has started is not canceled, because a part that arrives after the abort
 			// may restore the upload.
@@ -233,14 +253,22 @@ func (up *upload) uploadParts(
 			if err != nil {
 				return err
 			}
-			all.Part[i] = part{i + 1, etag}
+			parts[i] = uploadedPart{i + 1, etag}
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
-	text, err := xml.Marshal(all)
+	return parts, nil
+}
+
+// joinParts makes the object from its parts.
+func (up *upload) joinParts(id url.Values, parts []uploadedPart, condition http.Header) error {
+	text, err := xml.Marshal(struct {
+		XMLName xml.Name `xml:"CompleteMultipartUpload"`
+		Part    []uploadedPart
+	}{Part: parts})
 	if err != nil {
 		return err
 	}
@@ -263,11 +291,7 @@ func (up *upload) uploadParts(
 	if err := lateError(a); err != nil {
 		return err
 	}
-	if err := up.checkCommit(a); err != nil {
-		return err
-	}
-	done = true
-	return nil
+	return up.checkCommit(a)
 }
 
 // lateError returns the error that a server sent in the body after status 200.
