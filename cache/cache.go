@@ -217,7 +217,8 @@ func (d *Dir) probeDir() error {
 		}
 	}
 	// while it is locked: other processes may remove an unlocked leftover
-	if rerr := d.root.Remove(name); err == nil {
+	rerr := d.root.Remove(name)
+	if err == nil {
 		err = rerr
 	}
 	f.Close()

@@ -50,28 +50,36 @@ func systemError(op, dir, file string, err error) error {
 	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		e.Msg, e.Hint = "no space left", hintSpace()
+		e.Msg = "no space left"
+		e.Hint = hintSpace()
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Msg, e.Hint = "too many open files", hintFiles
 	case errors.Is(err, syscall.EFBIG):
-		e.Class, e.Hint = robocache.ErrResourceLimit, hintLimit
+		e.Class = robocache.ErrResourceLimit
+		e.Hint = hintLimit
 		e.Msg = "a file may not become that large"
 	case errors.Is(err, syscall.ENOMEM):
 		e.Msg = "no address space to map a shard"
 		e.Hint = "ulimit -v; sysctl vm.max_map_count; a smaller " + robocache.Option("cache_budget")
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "the directory cannot be written", hintDir()
+		e.Class = robocache.ErrMisuse
+		e.Msg = "the directory cannot be written"
+		e.Hint = hintDir()
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
-		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "not a directory", hintDir()
+		e.Class = robocache.ErrMisuse
+		e.Msg = "not a directory"
+		e.Hint = hintDir()
 	case errors.Is(err, syscall.ENOLCK),
 		errors.Is(err, syscall.ENOTSUP),
 		errors.Is(err, syscall.ENOSYS),
 		errors.Is(err, syscall.ENODEV):
-		e.Class, e.Hint = robocache.ErrUnsupported, hintDir()
+		e.Class = robocache.ErrUnsupported
+		e.Hint = hintDir()
 		e.Msg = "this file system has no locks or no mappings, without which processes cannot " +
 			"share a cache"
 	case errors.Is(err, syscall.EIO):
-		e.Class, e.Msg = robocache.ErrTemporary, "the disk reports an error"
+		e.Class = robocache.ErrTemporary
+		e.Msg = "the disk reports an error"
 	}
 	return e
 }

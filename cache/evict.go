@@ -135,9 +135,10 @@ func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFil
 			continue
 		}
 		total -= f.size
-		d.updateStats(
-			func(s *Stats) { s.Evicted, s.EvictedBytes = s.Evicted+1, s.EvictedBytes+f.size },
-		)
+		d.updateStats(func(s *Stats) {
+			s.Evicted++
+			s.EvictedBytes += f.size
+		})
 	}
 	d.diskBytes.Store(total)
 	return left

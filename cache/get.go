@@ -23,7 +23,10 @@ func (d *Dir) Get(k Key) (Entry, bool) {
 	}
 	r.shard.noteUse(now)
 	r.countMapped()
-	d.updateStats(func(s *Stats) { s.Hits, s.HitBytes = s.Hits+1, s.HitBytes+r.n })
+	d.updateStats(func(s *Stats) {
+		s.Hits++
+		s.HitBytes += r.n
+	})
 	return Entry{Data: r.mappedData(), shard: r.shard}, true
 }
 

@@ -80,23 +80,29 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 		id, err = writeMarker(f, dir)
 		return f, id, err
 	}
+	id, err = parseMarker(text, dir)
+	return f, id, err
+}
+
+// parseMarker returns the id of the cache in a marker's text.
+func parseMarker(text []byte, dir string) (uint64, error) {
 	var m marker
 	if len(text) > maxMarker || json.Unmarshal(text, &m) != nil {
-		return f, 0, badMarker(dir, "it was not written by RoboCache")
+		return 0, badMarker(dir, "it was not written by RoboCache")
 	}
 	if m.Format != formatVersion {
-		return f, 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
+		return 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
 			Expected(fmt.Sprintf("format %d", formatVersion), strconv.Itoa(m.Format)).
 			WithHint(
 				"another version of RoboCache made it: name another directory with %s",
 				robocache.Option("cache"),
 			)
 	}
-	id, err = strconv.ParseUint(m.ID, 16, 64)
+	id, err := strconv.ParseUint(m.ID, 16, 64)
 	if err != nil || id == 0 || len(m.ID) != 16 {
-		return f, 0, badMarker(dir, "its id is not 16 hexadecimal digits")
+		return 0, badMarker(dir, "its id is not 16 hexadecimal digits")
 	}
-	return f, id, nil
+	return id, nil
 }
 
 func badMarker(dir, got string) error {

@@ -135,7 +135,10 @@ func (d *Dir) writeEntry(k Key, parts [][]byte) (*indexedEntry, error) {
 	if !d.publishEntry(r) {
 		return nil, nil
 	}
-	d.updateStats(func(s *Stats) { s.Puts, s.PutBytes = s.Puts+1, s.PutBytes+n })
+	d.updateStats(func(s *Stats) {
+		s.Puts++
+		s.PutBytes += n
+	})
 	return r, nil
 }
 

@@ -213,7 +213,8 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification
 	}
 	defer d.Close()
 	r := &Verification{Dir: d.dir, Damaged: []Damage{}}
-	total, done := totalSize(v), int64(0)
+	total := totalSize(v)
+	done := int64(0)
 	buf := make([]byte, 1<<20)
 	for _, f := range v {
 		if !f.sealed {

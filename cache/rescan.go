@@ -128,7 +128,8 @@ func (d *Dir) loadShard(name string, id uint64) {
 	recs := make([]indexedEntry, len(slots))
 	s.entries = make([]*indexedEntry, len(slots))
 	for i := range slots {
-		recs[i].slot, recs[i].shard = slots[i], s
+		recs[i].slot = slots[i]
+		recs[i].shard = s
 		s.entries[i] = &recs[i]
 	}
 	d.mu.Lock()

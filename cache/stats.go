@@ -51,7 +51,9 @@ func (d *Dir) Stats() (s Stats) {
 	shards := len(d.shards)
 	d.mu.Unlock()
 	d.updateStats(func(counted *Stats) { s = *counted })
-	s.Dir, s.Budget, s.Shards = d.dir, d.options.Budget, shards
+	s.Dir = d.dir
+	s.Budget = d.options.Budget
+	s.Shards = shards
 	s.Limit, s.Bytes = d.byteLimit.Load(), d.diskBytes.Load()
 	s.Mapped, s.Peak, s.Entries = d.mappedBytes.Load(), d.mappedPeak.Load(), d.entryCount.Load()
 	if err := d.Err(); err != nil {
