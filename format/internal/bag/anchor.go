@@ -12,7 +12,8 @@ import (
 // chooseAnchor chooses the topic and clock whose rows are the rows of the episode. Info.Clock is
 // the name of that clock.
 func (d *Dataset) chooseAnchor(ctx context.Context) {
-	d.anchor.topic, d.anchor.clock = -1, 0
+	d.anchor.topic = -1
+	d.anchor.clock = 0
 	if want := d.opt.Anchor; want != "" {
 		if !d.anchorAt(want) && !d.anchorAt(d.opt.Map.SourceKey(want)) {
 			e := robocache.Misuse("open", nil, "anchor").

@@ -50,7 +50,8 @@ func newPlan(t *topic, clock int) columnPlan {
 func (p *columnPlan) newBlock(n int) *block {
 	b := &block{cols: make([][]byte, len(p.fields)), valid: make([][]uint8, len(p.fields))}
 	for j, w := range p.fieldBytes {
-		b.cols[j], b.valid[j] = make([]byte, n*w), make([]uint8, n)
+		b.cols[j] = make([]byte, n*w)
+		b.valid[j] = make([]uint8, n)
 	}
 	return b
 }
@@ -199,7 +200,8 @@ func (d *Dataset) visitMessages(
 	if len(want) == 0 {
 		return
 	}
-	e, t := d.openEpisode(ep), d.topics[topic]
+	e := d.openEpisode(ep)
+	t := d.topics[topic]
 	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
 		want = slices.Clone(want)
 		slices.SortFunc(want, func(a, b wantedMessage) int {

@@ -130,9 +130,8 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 		}
 		return best
 	}
-	first, last := leastDelayed(0, n/5), leastDelayed(n-n/5, n)
-	head, tail := delays[first], delays[last]
-	middle := delays[leastDelayed(2*n/5, n-2*n/5)]
+	first := leastDelayed(0, n/5)
+	last := leastDelayed(n-n/5, n)
 	sorted := slices.Clone(delays)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
@@ -150,29 +149,43 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 			time.Duration(sorted[n-1]),
 		),
 	})
+	ppm, ok := clockDrift(
+		delays[first],
+		delays[leastDelayed(2*n/5, n-2*n/5)],
+		delays[last],
+		r.log[last]-r.log[first],
+	)
 	span := r.log[n-1] - r.log[0]
-	if between := r.log[last] - r.log[first]; span > int64(10*time.Second) && between > 0 {
-		// With a drift, the delay changes at a constant rate. Steps of a clock are not drift, and
-		// package diagnose reports them.
-		steady := abs(2*middle-head-tail) < abs(tail-head)/2
-		// The two messages are closer together than the ends of the recording, so the rate is
-		// computed from the time between them.
-		ppm := float64(tail-head) / float64(between) * 1e6
-		if steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
-			out = append(out, robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "clock-drift",
-				Where:    where,
-				Message: fmt.Sprintf(
-					"the header's clock and the recorder's drift apart by %.0f parts in a "+
-						"million (%v over the episode)",
-					ppm,
-					time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
-				),
-				Hint: "take one clock for all streams: " +
-					robocache.Option("options", "clock", "log"),
-			})
-		}
+	if ok && span > int64(10*time.Second) {
+		out = append(out, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "clock-drift",
+			Where:    where,
+			Message: fmt.Sprintf(
+				"the header's clock and the recorder's drift apart by %.0f parts in a "+
+					"million (%v over the episode)",
+				ppm,
+				time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
+			),
+			Hint: "take one clock for all streams: " +
+				robocache.Option("options", "clock", "log"),
+		})
 	}
 	return out
+}
+
+// clockDrift returns the rate at which the smallest delay changes, in parts in a million, and
+// whether this is a drift. head, middle and tail are the smallest delays at the start, in the middle
+// and at the end, and between is the time from head to tail. The messages of these are closer
+// together than the ends of the recording, so the rate is computed from the time between them.
+func clockDrift(head, middle, tail, between int64) (ppm float64, ok bool) {
+	if between <= 0 {
+		return 0, false
+	}
+	ppm = float64(tail-head) / float64(between) * 1e6
+	// With a drift, the delay changes at a constant rate. Steps of a clock are not drift, and
+	// package diagnose reports them.
+	isSteady := abs(2*middle-head-tail) < abs(tail-head)/2
+	isLarge := (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond)
+	return ppm, isSteady && isLarge
 }

@@ -81,7 +81,8 @@ func (d *Dataset) forEachMessage(
 ) {
 	d.useStorage(ctx, rec, func(s Storage) {
 		ix := guard.Must(s.Index(ctx, t.storageIndex[rec]))
-		from, to := 0, len(ix.Log)
+		from := 0
+		to := len(ix.Log)
 		if span != nil {
 			from, to = span(ix.Log)
 		}
@@ -153,7 +154,8 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 		if s[0] >= 1e12 {
 			e.from, e.to = int64(s[0]), int64(s[1])
 		} else {
-			e.from, e.to = all[0]+int64(math.Round(s[0]*1e9)), all[0]+int64(math.Round(s[1]*1e9))
+			e.from = all[0] + int64(math.Round(s[0]*1e9))
+			e.to = all[0] + int64(math.Round(s[1]*1e9))
 		}
 		if i := firstAtOrAfter(all, e.from); i < len(all) && all[i] < e.to {
 			out = append(out, e)
@@ -185,8 +187,8 @@ func (d *Dataset) cutEvents(
 		return nil
 	}
 	field := slices.IndexFunc(t.fields, func(f ros2.Field) bool {
-		return f.Feature.Kind == robocache.KindText ||
-			f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
+		isNumber := f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
+		return isNumber || f.Feature.Kind == robocache.KindText
 	})
 	if field < 0 {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
@@ -196,48 +198,63 @@ func (d *Dataset) cutEvents(
 	if len(all) == 0 {
 		return nil
 	}
-	open := int64(-1)
-	shut := func(at int64) {
-		if open >= 0 && at > open {
-			out = append(out, episode{rec: rec, from: open, to: at})
-		}
-		open = -1
-	}
-	was := false
+	events := eventCutter{rec: rec, open: -1}
 	d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
 		if f.Kind == robocache.KindNumeric {
 			row := make([]byte, f.RowBytes())
 			if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
 				return err
 			}
-			on := slices.ContainsFunc(row[:f.DType.Size()], func(b byte) bool { return b != 0 })
-			if on && !was {
-				open = m.Log
-			} else if !on && was {
-				shut(m.Log)
-			}
-			was = on
+			isNonzero := func(b byte) bool { return b != 0 }
+			events.addState(m.Log, slices.ContainsFunc(row[:f.DType.Size()], isNonzero))
 			return nil
 		}
 		text, err := t.dec.Text(m.Data, field, 0)
 		if err != nil {
 			return err
 		}
-		word := strings.ToLower(strings.TrimSpace(text))
-		has := func(list ...string) bool {
-			return slices.ContainsFunc(
-				list,
-				func(p string) bool { return strings.HasPrefix(word, p) },
-			)
-		}
-		shut(m.Log)
-		if !has("stop", "end", "done", "finish", "abort", "cancel") {
-			open = m.Log
-		}
+		events.addText(m.Log, text)
 		return nil
 	})
-	shut(all[len(all)-1] + 1)
-	return out
+	events.closeEpisode(all[len(all)-1] + 1)
+	return events.episodes
+}
+
+// eventCutter makes episodes from events.
+type eventCutter struct {
+	rec      int
+	episodes []episode
+	open     int64 // time at which an episode was opened, or -1
+	isOn     bool  // last state
+}
+
+// closeEpisode ends the open episode at a time.
+func (c *eventCutter) closeEpisode(at int64) {
+	if c.open >= 0 && at > c.open {
+		c.episodes = append(c.episodes, episode{rec: c.rec, from: c.open, to: at})
+	}
+	c.open = -1
+}
+
+// addState opens an episode if the state becomes on, and closes it if it becomes off.
+func (c *eventCutter) addState(at int64, isOn bool) {
+	if isOn && !c.isOn {
+		c.open = at
+	} else if !isOn && c.isOn {
+		c.closeEpisode(at)
+	}
+	c.isOn = isOn
+}
+
+// addText closes the open episode. It opens the next one unless the text states an end.
+func (c *eventCutter) addText(at int64, text string) {
+	c.closeEpisode(at)
+	word := strings.ToLower(strings.TrimSpace(text))
+	begins := func(prefix string) bool { return strings.HasPrefix(word, prefix) }
+	ends := []string{"stop", "end", "done", "finish", "abort", "cancel"}
+	if !slices.ContainsFunc(ends, begins) {
+		c.open = at
+	}
 }
 
 // cutSteps begins a new episode where a header timestamp steps back by more than the tolerance.
@@ -250,7 +267,8 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		}
 		high := int64(math.MinInt64)
 		d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
-			at, ok := m.Publish, true
+			at := m.Publish
+			ok := true
 			if d.opt.Clock != Publish {
 				var err error
 				if at, ok, err = t.dec.Timestamp(m.Data); err != nil {

@@ -78,9 +78,12 @@ func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 			episodes++
 		}
 	}
+	if episodes > 1 {
+		return nil, nil
+	}
 	var note LayoutEpisode
-	if episodes > 1 ||
-		json.Unmarshal([]byte(d.notes[rec][LayoutRecord+"."+LayoutEpisodeKey]), &note) != nil {
+	text := d.notes[rec][LayoutRecord+"."+LayoutEpisodeKey]
+	if json.Unmarshal([]byte(text), &note) != nil {
 		return nil, nil
 	}
 	if note.Source == nil || note.Source.Dataset == "" {
@@ -224,7 +227,8 @@ func (d *Dataset) restoredAnchor() bool {
 		s := &d.streams[i]
 		onOriginalClock := f.Clock == "" || f.Clock == d.layout.Clock
 		if d.topics[s.topic].restored && onOriginalClock {
-			d.anchor.topic, d.anchor.clock = s.topic, 0
+			d.anchor.topic = s.topic
+			d.anchor.clock = 0
 			d.About.Clock = d.layout.Clock
 			return true
 		}

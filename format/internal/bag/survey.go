@@ -37,7 +37,8 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 			s.rows = append(s.rows, timestamps{})
 		}
 		c := &s.rows[clock]
-		c.header, c.log = append(c.header, timestamp), append(c.log, s.messageLog)
+		c.header = append(c.header, timestamp)
+		c.log = append(c.log, s.messageLog)
 	}
 	return s
 }
@@ -145,8 +146,8 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 // keepTimestamps keeps the headers of a recording's messages if all messages have one. Later reads
 // of the rows then do not need the messages.
 func (d *Dataset) keepTimestamps(rec int, s *survey) {
-	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.messages ||
-		s.messages != s.indexed {
+	readAll := s.err == nil && s.messages == s.indexed
+	if !readAll || len(s.rows) != 1 || len(s.rows[0].header) != s.messages {
 		return
 	}
 	if d.headerTimesBytes += 8 * int64(s.messages); d.headerTimesBytes > d.opt.Budget/16 {
@@ -178,7 +179,8 @@ func (d *Dataset) chooseClock(s *survey) {
 		for _, m := range d.opt.Map.Streams {
 			for _, from := range m.From {
 				if (m.Clock == Header || m.Clock == Publish || m.Clock == Log) && t.ownsKey(from) {
-					asked, byName = m.Clock, true
+					asked = m.Clock
+					byName = true
 				}
 			}
 		}

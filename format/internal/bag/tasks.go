@@ -75,7 +75,8 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	}
 	for i, t := range d.topics {
 		if t.isTask(d) && t.taskField() >= 0 && d.task.topic < 0 {
-			d.task.topic, d.task.field = i, t.taskField()
+			d.task.topic = i
+			d.task.field = t.taskField()
 		}
 	}
 	if d.task.topic < 0 && d.opt.Task != "" {

@@ -81,7 +81,8 @@ func (d *Dataset) trackOf(ctx context.Context, ep, topic int, full bool) *track 
 // episodeSpan returns the range of a topic's messages that belongs to an episode by log time. For a
 // latched topic, the range begins with the recording.
 func (d *Dataset) episodeSpan(e *episode, t *topic, log []int64) (from, to int) {
-	from, to = 0, len(log)
+	from = 0
+	to = len(log)
 	if e.whole {
 		return from, to
 	}
@@ -135,7 +136,8 @@ type unreadMessages struct {
 }
 
 func (u *unreadMessages) addError(t *topic, i int, err error) {
-	if u.count++; u.first == nil {
+	u.count++
+	if u.first == nil {
 		u.first = robocache.At(err, robocache.Where{"stream": t.key, "index": i})
 	}
 }
@@ -209,73 +211,76 @@ func (j *topicPass) addMessage(i int, m *Message) {
 // contains all messages of the topic, loadPlain reads other such topics in the same pass, if they
 // were requested before and are not in the cache.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
-	var jobs []*topicPass
-	var indices []int // storage index of the topic of each job
-	jobAt := map[int]*topicPass{}
-	addJob := func(number int) {
-		t := d.topics[number]
-		index := t.storageIndex[e.rec]
-		j := &topicPass{topic: t, number: number, log: guard.Must(s.Index(ctx, index)).Log}
-		j.from, j.to = d.episodeSpan(e, t, j.log)
-		n := j.to - j.from
-		j.publish, j.good = make([]int64, n), make([]bool, n)
-		if t.hasHeader {
-			if h := t.headerTimes[e.rec]; len(h) == len(j.log) {
-				j.timestamps = slices.Clone(h[j.from:j.to])
-				j.settled = true
-			} else {
-				j.timestamps = make([]int64, n)
-			}
-		}
-		// Fill columns only if times come from payloads. Otherwise block reads use the rows of the
-		// index, which differ from the rows of this pass after damage.
-		if d.needsPayload(t) {
-			j.cols = d.newFiller(t, n)
-		}
-		jobs = append(jobs, j)
-		indices = append(indices, index)
-		jobAt[index] = j
-	}
-	addJob(topic)
-	if j := jobs[0]; j.from != 0 || j.to != len(j.log) {
+	own := d.newPass(ctx, s, e, topic)
+	ownIndex := own.topic.storageIndex[e.rec]
+	if own.from != 0 || own.to != len(own.log) {
 		guard.Check(s.Messages(
 			ctx,
-			indices[0],
-			j.from,
-			j.to,
-			func(i int, m *Message) error { j.addMessage(i, m); return nil },
+			ownIndex,
+			own.from,
+			own.to,
+			func(i int, m *Message) error { own.addMessage(i, m); return nil },
 		))
-		return d.finishTrack(j, ep)
+		return d.finishTrack(own, ep)
 	}
+	indices := []int{ownIndex} // storage index of the topic of each pass
+	passes := map[int]*topicPass{ownIndex: own}
 	for i, t := range d.topics {
 		index := t.storageIndex[e.rec]
-		if i == topic || index < 0 || jobAt[index] != nil {
+		if i == topic || index < 0 || passes[index] != nil {
 			continue
 		}
 		if !t.requested.Load() || !d.needsPayload(t) || t.manyRows {
 			continue
 		}
 		if _, ok := d.tracks.Peek(trackKey{ep, i, true}); !ok {
-			addJob(i)
+			indices = append(indices, index)
+			passes[index] = d.newPass(ctx, s, e, i)
 		}
 	}
 	failed, err := s.Walk(ctx, indices, func(index, i int, m *Message) error {
-		if j := jobAt[index]; i >= j.from && i < j.to {
-			j.addMessage(i, m)
+		if p := passes[index]; i >= p.from && i < p.to {
+			p.addMessage(i, m)
 		}
 		return nil
 	})
-	guard.Check(cmp.Or(err, failed[indices[0]]))
-	for k, j := range jobs[1:] {
-		if failed[indices[k+1]] != nil {
+	guard.Check(cmp.Or(err, failed[ownIndex]))
+	for _, index := range indices[1:] {
+		if failed[index] != nil {
 			continue // reported when the topic is read
 		}
+		p := passes[index]
 		// An error is ignored here: it is reported when the topic is read.
-		if tr, err := guard.Value(func() *track { return d.finishTrack(j, ep) }); err == nil {
-			d.tracks.Put(trackKey{ep, j.number, true}, tr, tr.memoryBytes())
+		if tr, err := guard.Value(func() *track { return d.finishTrack(p, ep) }); err == nil {
+			d.tracks.Put(trackKey{ep, p.number, true}, tr, tr.memoryBytes())
 		}
 	}
-	return d.finishTrack(jobs[0], ep)
+	return d.finishTrack(own, ep)
+}
+
+// newPass prepares reading the messages of a topic in an episode.
+func (d *Dataset) newPass(ctx context.Context, s Storage, e *episode, number int) *topicPass {
+	t := d.topics[number]
+	log := guard.Must(s.Index(ctx, t.storageIndex[e.rec])).Log
+	p := &topicPass{topic: t, number: number, log: log}
+	p.from, p.to = d.episodeSpan(e, t, log)
+	n := p.to - p.from
+	p.publish = make([]int64, n)
+	p.good = make([]bool, n)
+	if t.hasHeader {
+		if h := t.headerTimes[e.rec]; len(h) == len(log) {
+			p.timestamps = slices.Clone(h[p.from:p.to])
+			p.settled = true
+		} else {
+			p.timestamps = make([]int64, n)
+		}
+	}
+	// Fill columns only if times come from payloads. Otherwise block reads use the rows of the
+	// index, which differ from the rows of this pass after damage.
+	if d.needsPayload(t) {
+		p.cols = d.newFiller(t, n)
+	}
+	return p
 }
 
 // finishTrack returns the track of a pass: the rows that could be read, in the order of their
