@@ -11,6 +11,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// noRow is a row number that no change of single rows has.
+const noRow = -1
+
 // taskAt returns the new task of a row whose task was old.
 func (p *Episode) taskAt(row int, old string) string {
 	for i := len(p.Rows) - 1; i >= 0; i-- {
@@ -108,15 +111,17 @@ func (v *planDataset) episodeTasks(
 		return out, err
 	}
 	if len(p.Rows) > 0 || !v.hasAllRows(p) {
-		if rows, err := v.rowTasks(ctx, e); err != nil {
+		rows, err := v.rowTasks(ctx, e)
+		if err != nil {
 			return out, err
-		} else if rows != nil {
+		}
+		if rows != nil {
 			listed = rows
 		}
 	} else {
 		mapped := make([]string, len(listed))
 		for i, old := range listed {
-			mapped[i] = p.taskAt(-1, old)
+			mapped[i] = p.taskAt(noRow, old)
 		}
 		listed = mapped
 	}

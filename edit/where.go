@@ -232,9 +232,12 @@ func combinedTruth(op token.Token, left, right term) func(*whereEpisode) (bool, 
 	case truths && (op == token.LOR || op == token.LAND):
 		return func(x *whereEpisode) (bool, error) {
 			first, err := left.truth(x)
+			if err != nil {
+				return false, err
+			}
 			isDecided := first == (op == token.LOR)
-			if err != nil || isDecided {
-				return first && err == nil, err
+			if isDecided {
+				return first, nil
 			}
 			return right.truth(x)
 		}

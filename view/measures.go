@@ -82,15 +82,12 @@ func (x *viewedSet) measureMovement(ctx context.Context) error {
 		jerk, idle := make([]float64, n), make([]float64, n)
 		for e := range n {
 			jerk[e], idle[e] = math.NaN(), math.NaN()
-			if err := func() error {
-				oneJerk, oneIdle, err := episodeMovement(ctx, x.ds, f, e, span)
-				if err != nil {
-					return err
-				}
-				jerk[e], idle[e] = oneJerk, oneIdle
-				return nil
-			}(); robocache.IsFatal(err) {
+			oneJerk, oneIdle, err := episodeMovement(ctx, x.ds, f, e, span)
+			if robocache.IsFatal(err) {
 				return nil, err
+			}
+			if err == nil {
+				jerk[e], idle[e] = oneJerk, oneIdle
 			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -102,6 +99,27 @@ func (x *viewedSet) measureMovement(ctx context.Context) error {
 	return m.internalError()
 }
 
+// widenRanges includes the finite values of an episode in the ranges of the channels.
+func (x *viewedSet) widenRanges(
+	ctx context.Context,
+	f *robocache.Feature,
+	e int,
+	low, high []float64,
+) error {
+	n, err := robocache.RowsIn(ctx, x.ds, e, f)
+	if err != nil {
+		return err
+	}
+	return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
+		for c, v := range values {
+			if v-v == 0 { // not NaN or infinite
+				low[c] = min(low[c], v)
+				high[c] = max(high[c], v)
+			}
+		}
+	})
+}
+
 // channelRanges returns the range of each channel in the dataset. Episodes that cannot be read are
 // skipped: the doctor reports them.
 func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]float64, error) {
@@ -111,20 +129,7 @@ func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]
 		high[c] = math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
-		if err := func() error {
-			n, err := robocache.RowsIn(ctx, x.ds, e, f)
-			if err != nil {
-				return err
-			}
-			return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
-				for c, v := range values {
-					if v-v == 0 {
-						low[c] = min(low[c], v)
-						high[c] = max(high[c], v)
-					}
-				}
-			})
-		}(); robocache.IsFatal(err) {
+		if err := x.widenRanges(ctx, f, e, low, high); robocache.IsFatal(err) {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {

@@ -73,14 +73,15 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 	if m == nil {
 		return bad("another form")
 	}
-	revision, err := url.PathUnescape(cmp.Or(m[3], "main"))
-	dir, derr := url.PathUnescape(strings.Trim(m[4], "/"))
+	uri, repo, revisionText, folder := m[1], m[2], m[3], m[4]
+	revision, err := url.PathUnescape(cmp.Or(revisionText, "main"))
+	dir, derr := url.PathUnescape(strings.Trim(folder, "/"))
 	if _, rerr := store.CleanName(revision); cmp.Or(err, derr, rerr) != nil {
 		return bad("a bad name or escape")
 	}
 	r := &repository{
-		uri:      "hf://" + m[1],
-		path:     m[2],
+		uri:      "hf://" + uri,
+		path:     repo,
 		revision: revision,
 		options:  opt,
 		endpoint: strings.TrimRight(
@@ -89,7 +90,7 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 		),
 		folder: filepath.Join(
 			hubPath("HF_HUB_CACHE", "hub"),
-			"datasets--"+strings.Replace(m[2], "/", "--", 1),
+			"datasets--"+strings.Replace(repo, "/", "--", 1),
 		),
 	}
 	return store.Sub(r, dir)

@@ -132,6 +132,7 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 	}
 	first := leastDelayed(0, n/5)
 	last := leastDelayed(n-n/5, n)
+	middle := leastDelayed(2*n/5, n-2*n/5)
 	sorted := slices.Clone(delays)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
@@ -149,14 +150,10 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 			time.Duration(sorted[n-1]),
 		),
 	})
-	ppm, ok := clockDrift(
-		delays[first],
-		delays[leastDelayed(2*n/5, n-2*n/5)],
-		delays[last],
-		r.log[last]-r.log[first],
-	)
+	between := r.log[last] - r.log[first]
+	ppm, isDrift := clockDrift(delays[first], delays[middle], delays[last], between)
 	span := r.log[n-1] - r.log[0]
-	if ok && span > int64(10*time.Second) {
+	if isDrift && span > int64(10*time.Second) {
 		out = append(out, robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "clock-drift",
