@@ -48,53 +48,11 @@ func (p *Part) checkPart(op string) error {
 	if rows > math.MaxInt32 { // plans store sample numbers as int32
 		return tooManySamples(op, rows)
 	}
+	if err := p.checkPlan(op); err != nil {
+		return err
+	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
-		for _, t := range [...]struct {
-			name string
-			*Tensor
-			dtype robocache.DType
-		}{
-			{"kind", p.Kind, robocache.Uint8},
-			{"left", p.Left, robocache.Int32},
-			{"right", p.Right, robocache.Int32},
-			{"weight", p.Weight, robocache.Float64},
-		} {
-			if t.Tensor == nil {
-				return misuseError(
-					op,
-					"length mismatch",
-					"a plan with kind, left, right and weight",
-					"no "+t.name,
-				)
-			}
-			if err := t.Check(op, t.name); err != nil {
-				return err
-			}
-			if t.DType != t.dtype {
-				return misuseError(
-					op,
-					"unsupported dtype of "+t.name,
-					t.dtype.String(),
-					t.DType.String(),
-				)
-			}
-			if !slices.Equal(t.Shape, []int{rows}) {
-				return misuseError(
-					op,
-					"length mismatch",
-					fmt.Sprintf("%s [%d]", t.name, rows),
-					fmt.Sprint(t.Shape),
-				)
-			}
-		}
-	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
-		return misuseError(
-			op,
-			"length mismatch",
-			"a plan with kind, left, right and weight",
-			"no kind",
-		)
 	}
 	if len(p.Out.Shape) != 2 || p.Out.Shape[0] != rows || p.Out.Shape[1] != cols {
 		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
@@ -127,10 +85,57 @@ func (p *Part) checkPart(op string) error {
 		return nil
 	}
 	n := a.Samples.Len()
-	if n == 0 && rows > 0 || n > 0 && rows%n != 0 {
+	dividesRows := n > 0 && rows%n == 0 || n == 0 && rows == 0
+	if !dividesRows {
 		return batchError(op, "batch of the samples", rows, n)
 	}
 	return p.Epilogue.checkSamples(op, n)
+}
+
+// checkPlan rejects a plan that is incomplete or whose tensors do not have one value per row.
+func (p *Part) checkPlan(op string) error {
+	const complete = "a plan with kind, left, right and weight"
+	if p.Kind == nil {
+		if p.Left != nil || p.Right != nil || p.Weight != nil {
+			return misuseError(op, "length mismatch", complete, "no kind")
+		}
+		return nil
+	}
+	rows := p.Kind.Len()
+	for _, t := range [...]struct {
+		name string
+		*Tensor
+		dtype robocache.DType
+	}{
+		{"kind", p.Kind, robocache.Uint8},
+		{"left", p.Left, robocache.Int32},
+		{"right", p.Right, robocache.Int32},
+		{"weight", p.Weight, robocache.Float64},
+	} {
+		if t.Tensor == nil {
+			return misuseError(op, "length mismatch", complete, "no "+t.name)
+		}
+		if err := t.Check(op, t.name); err != nil {
+			return err
+		}
+		if t.DType != t.dtype {
+			return misuseError(
+				op,
+				"unsupported dtype of "+t.name,
+				t.dtype.String(),
+				t.DType.String(),
+			)
+		}
+		if !slices.Equal(t.Shape, []int{rows}) {
+			return misuseError(
+				op,
+				"length mismatch",
+				fmt.Sprintf("%s [%d]", t.name, rows),
+				fmt.Sprint(t.Shape),
+			)
+		}
+	}
+	return nil
 }
 
 // checkValues rejects a Rule whose values part does not fit the columns and types.
@@ -182,46 +187,62 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 // columns.
 func (r *Rule) checkGroups(op string, cols int) error {
 	if r.Rotations != nil {
-		if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
+		if err := r.checkRotations(op, cols); err != nil {
 			return err
 		}
-		if r.Continuous {
-			return misuseError(
-				op,
-				"continuous signs",
-				"quaternions alone",
-				"rotations of other forms",
-			)
-		}
-		for _, q := range r.Quats {
-			for _, c := range q {
-				for _, rot := range r.Rotations {
-					if c >= rot.At && c < rot.At+rot.Width() {
-						return misuseError(
-							op,
-							"quaternion channel named twice",
-							"each channel once",
-							strconv.Itoa(c),
-						)
-					}
+	}
+	if r.Quats != nil {
+		return r.checkQuats(op, cols)
+	}
+	if r.Rotations == nil && cols%4 != 0 {
+		return misuseError(
+			op,
+			"quaternions must have shape (…, 4)",
+			"a multiple of 4 channels, or channel groups",
+			strconv.Itoa(cols),
+		)
+	}
+	return nil
+}
+
+// errChannelTwice returns the error about a channel that two rotations have.
+func errChannelTwice(op string, channel int) error {
+	return misuseError(
+		op,
+		"quaternion channel named twice",
+		"each channel once",
+		strconv.Itoa(channel),
+	)
+}
+
+// checkRotations rejects rotations that do not fit cols columns, and channels that a quaternion has
+// too.
+func (r *Rule) checkRotations(op string, cols int) error {
+	if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
+		return err
+	}
+	if r.Continuous {
+		return misuseError(
+			op,
+			"continuous signs",
+			"quaternions alone",
+			"rotations of other forms",
+		)
+	}
+	for _, q := range r.Quats {
+		for _, c := range q {
+			for _, rot := range r.Rotations {
+				if c >= rot.At && c < rot.At+rot.Width() {
+					return errChannelTwice(op, c)
 				}
 			}
 		}
 	}
-	if r.Quats == nil {
-		if r.Rotations != nil {
-			return nil
-		}
-		if cols%4 != 0 {
-			return misuseError(
-				op,
-				"quaternions must have shape (…, 4)",
-				"a multiple of 4 channels, or channel groups",
-				strconv.Itoa(cols),
-			)
-		}
-		return nil
-	}
+	return nil
+}
+
+// checkQuats rejects channels of quaternions that are outside the data or named twice.
+func (r *Rule) checkQuats(op string, cols int) error {
 	for i, q := range r.Quats {
 		for j, c := range q {
 			if c < 0 || c >= cols {
@@ -232,14 +253,9 @@ func (r *Rule) checkGroups(op string, cols int) error {
 					strconv.Itoa(c),
 				)
 			}
-			for k := range 4*i + j {
+			for k := range 4*i + j { // all channels before this one
 				if r.Quats[k/4][k%4] == c {
-					return misuseError(
-						op,
-						"quaternion channel named twice",
-						"each channel once",
-						strconv.Itoa(c),
-					)
+					return errChannelTwice(op, c)
 				}
 			}
 		}

@@ -131,8 +131,12 @@ func (op *DepthOp) Row(row int) {
 		return o * t.DType.Size()
 	}
 	bytes := func(t *Tensor, axis int) int { return t.Step(axis) * t.DType.Size() }
-	d, out, scale := start(&op.Depth), start(&op.Out), op.DepthScale()
-	step, column, axis := bytes(&op.Depth, rank-1), bytes(&op.Out, rank-1), bytes(&op.Out, rank)
+	d := start(&op.Depth)
+	out := start(&op.Out)
+	scale := op.DepthScale()
+	step := bytes(&op.Depth, rank-1)
+	column := bytes(&op.Out, rank-1)
+	axis := bytes(&op.Out, rank)
 	for u := range w {
 		p, ok := op.Pixel(float32(op.Depth.float64At(d+u*step))*scale, u, row%h)
 		for a, x := range p {

@@ -46,8 +46,7 @@ func (e *Epilogue) checkEpilogue(op string, cols int) (err error) {
 		)
 	case !(a.Dropout >= 0 && a.Dropout <= 1):
 		return misuseError(op, "invalid dropout", "a probability", fmt.Sprint(a.Dropout))
-	case !(a.ScaleLo <= a.ScaleHi) || !isFinite(float64(a.ScaleLo)) ||
-		!isFinite(float64(a.ScaleHi)):
+	case !isRange(a.ScaleLo, a.ScaleHi):
 		return misuseError(
 			op,
 			"invalid scale",
@@ -56,6 +55,11 @@ func (e *Epilogue) checkEpilogue(op string, cols int) (err error) {
 		)
 	}
 	return nil
+}
+
+// isRange reports whether both ends are finite and in order.
+func isRange(lo, hi float32) bool {
+	return lo <= hi && isFinite(float64(lo)) && isFinite(float64(hi))
 }
 
 // checkSamples rejects Augment.Samples unless they hold one number per entry.
@@ -86,7 +90,9 @@ type rowEpilogue struct {
 }
 
 func (e *rowEpilogue) startRows(from *Epilogue, samples []int64, rows int) {
-	e.Epilogue, e.samples, e.rows = *from, samples, rows
+	e.Epilogue = *from
+	e.samples = samples
+	e.rows = rows
 	if len(samples) > 0 {
 		e.rows = rows / len(samples)
 	}
@@ -130,7 +136,8 @@ func applyEpilogue[T float32 | float64](
 	}
 	sample := int64(0)
 	if len(e.samples) > 0 {
-		sample, row = e.samples[row/e.rows], row%e.rows
+		sample = e.samples[row/e.rows]
+		row = row % e.rows
 	}
 	if a.Drops(e.key, sample, row) {
 		clear(x)

@@ -41,7 +41,8 @@ type rowFinder[T timestamp] struct {
 // decideRow computes row i of the plan, whose target is at time t. ub is the number of timestamps ≤
 // t.
 func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
-	s, k := f.src, ub-1
+	s := f.src
+	k := ub - 1
 	switch {
 	case len(s) == 0:
 		return f.setOutside(i, t, -1, segment{-1, -1})
@@ -62,7 +63,8 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 		f.plan.Valid[i] = 1
 		return nil
 	}
-	a, b := s[k], s[k+1]
+	a := s[k]
+	b := s[k+1]
 	switch f.rule.Mode {
 	case Previous:
 		return f.setSample(i, t, k, t-a)
@@ -79,13 +81,17 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 }
 
 func (f *rowFinder[T]) setCopy(i, k int) {
-	f.plan.Kind[i], f.plan.Left[i], f.plan.Right[i] = Copy, int32(k), int32(k)
+	f.plan.Kind[i] = Copy
+	f.plan.Left[i] = int32(k)
+	f.plan.Right[i] = int32(k)
 }
 
 // setBlend sets row i to a blend of the two samples of g. epsilon is 0 except under AsGiven; adding
 // 0 does not change the denominator.
 func (f *rowFinder[T]) setBlend(i int, t T, g segment) {
-	f.plan.Kind[i], f.plan.Left[i], f.plan.Right[i] = Blend, int32(g.a), int32(g.b)
+	f.plan.Kind[i] = Blend
+	f.plan.Left[i] = int32(g.a)
+	f.plan.Right[i] = int32(g.b)
 	f.plan.Weight[i] = float64(t-f.src[g.a]) / (float64(f.src[g.b]-f.src[g.a]) + f.epsilon)
 }
 
@@ -136,8 +142,7 @@ func (f *rowFinder[T]) setOutside(i int, t T, edge int, line segment) error {
 		)
 	case f.rule.Edge == Mask || edge < 0:
 		f.setZero(i)
-	case f.rule.Edge == Extrapolate && line.a >= 0 &&
-		(f.rule.Mode == Linear || f.rule.Mode == Angle || f.rule.Mode == ModeSum):
+	case f.rule.Edge == Extrapolate && line.a >= 0 && f.rule.Mode.hasSlope():
 		f.setBlend(i, t, line)
 	default:
 		f.setCopy(i, edge)
@@ -145,15 +150,21 @@ func (f *rowFinder[T]) setOutside(i int, t T, edge int, line segment) error {
 	return nil
 }
 
+// hasSlope reports whether a mode can continue the line through two samples.
+func (m Mode) hasSlope() bool { return m == Linear || m == Angle || m == ModeSum }
+
 // setMean sets row i to the mean of the window around t. t lies inside the data and k is the last
 // timestamp ≤ t. The mode mean exists in ns only.
 func (f *rowFinder[T]) setMean(i int, t T, k int) error {
 	s := f.src
-	from, to := max(t-T(f.rule.Before), s[0]), t+min(T(f.rule.After), MaxTime-1-max(t, 0))
+	from := max(t-T(f.rule.Before), s[0])
+	to := t + min(T(f.rule.After), MaxTime-1-max(t, 0))
 	lo, hi := lowerFrom(s, f.lo, from), lowerFrom(s, f.hi, to)
 	f.lo, f.hi = lo, hi
 	if lo < hi {
-		f.plan.Kind[i], f.plan.Left[i], f.plan.Right[i] = Window, int32(lo), int32(hi)
+		f.plan.Kind[i] = Window
+		f.plan.Left[i] = int32(lo)
+		f.plan.Right[i] = int32(hi)
 		if t == s[k] {
 			f.plan.Valid[i] = 1
 			return nil
@@ -197,7 +208,8 @@ func lowerFrom[T timestamp](src []T, from int, t T) int { return gallopSearch(sr
 
 func gallopSearch[T timestamp](src []T, from int, t T, equal bool) int {
 	before := func(k int) bool { return src[k] < t || equal && src[k] == t }
-	lo, hi := 0, len(src) // invariant: before(lo-1), not before(hi)
+	lo := 0
+	hi := len(src) // invariant: before(lo-1), not before(hi)
 	if from > 0 && !before(from-1) {
 		hi = from - 1
 	} else {

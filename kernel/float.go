@@ -28,7 +28,8 @@ func roundsOnce(s float64) bool {
 
 // fma32Odd computes FMA32 by rounding the float64 sum to odd before the conversion.
 func fma32Odd(w, d, v32 float32) float32 {
-	p, v := float64(w)*float64(d), float64(v32)
+	p := float64(w) * float64(d)
+	v := float64(v32)
 	s := p + v
 	if math.IsNaN(s) || math.IsInf(s, 0) {
 		return float32(s)
@@ -72,7 +73,8 @@ func roundOdd32(x float64) float32 {
 // Float16to32 returns the value of a half-precision number.
 func Float16to32(h uint16) float32 {
 	sign := uint32(h>>15) << 31
-	e, m := uint32(h>>10&31), uint32(h&0x3ff)
+	e := uint32(h >> 10 & 31)
+	m := uint32(h & 0x3ff)
 	switch {
 	case e == 31:
 		return math.Float32frombits(sign | 0x7f800000 | m<<13)

@@ -18,7 +18,8 @@ func (op *FuseOp) Check() (err error) {
 	if len(op.Series) == 0 {
 		return misuseError(name, "no stream", "at least one", "none")
 	}
-	batch, cols := -1, 0
+	batch := -1
+	cols := 0
 	for i := range op.Series {
 		s := &op.Series[i]
 		err := func() error {
@@ -170,35 +171,12 @@ func (s *Series) checkSeries(op string, clock Clock, batch *int) error {
 			return err
 		}
 	}
-	values, times := s.Values.Shape, s.Times.Shape
 	if s.Lengths != nil && s.Offsets != nil {
 		return misuseError(op, "lengths and offsets", "one of them: padded or ragged", "both")
 	}
-	n, rows := 0, 0
-	switch {
-	case s.Offsets != nil:
-		if len(values) != 2 || len(times) != 1 {
-			return misuseError(
-				op,
-				"ragged values must have shape [sum of S, D], and times [sum of S]",
-				"2 and 1 extents",
-				fmt.Sprintf("%v, %v", values, times),
-			)
-		}
-		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 ||
-			s.Offsets.Shape[0] < 1 {
-			return misuseError(
-				op,
-				"offsets must have shape [B+1]",
-				"int64 [B+1]",
-				s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape),
-			)
-		}
-		n, rows = s.Offsets.Shape[0]-1, values[0]
-	case len(values) != 3:
-		return misuseError(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
-	default:
-		n, rows = values[0], values[1]
+	n, rows, err := s.checkValueShape(op)
+	if err != nil {
+		return err
 	}
 	if *batch < 0 {
 		*batch = n
@@ -209,39 +187,11 @@ func (s *Series) checkSeries(op string, clock Clock, batch *int) error {
 	if rows > math.MaxInt32 && s.Offsets == nil {
 		return tooManySamples(op, rows)
 	}
-	if len(times) != 1 && len(times) != 2 {
-		return misuseError(
-			op,
-			"times must have shape [S] or [B, S]",
-			"1 or 2 extents",
-			fmt.Sprint(times),
-		)
-	}
-	if len(times) == 2 && times[0] != *batch {
-		return batchError(op, "batch of the timestamps", *batch, times[0])
-	}
-	if got := times[len(times)-1]; got != rows {
-		return misuseError(
-			op,
-			"Source length mismatch (length of data and of its timestamps)",
-			strconv.Itoa(rows)+" timestamps",
-			strconv.Itoa(got),
-		)
-	}
-	if err := checkTimeType(op, "times", s.Times.DType, clock); err != nil {
+	if err := s.checkTimes(op, clock, *batch, rows); err != nil {
 		return err
 	}
-	if s.Lengths != nil &&
-		(s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
-		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
-			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
-		}
-		return misuseError(
-			op,
-			"lengths must have shape [B]",
-			fmt.Sprintf("int64 [%d]", *batch),
-			s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape),
-		)
+	if err := s.checkLengths(op, *batch); err != nil {
+		return err
 	}
 	if s.Rule.Mode == ModeSum {
 		return sumUnsupported(op)
@@ -258,6 +208,88 @@ func (s *Series) checkSeries(op string, clock Clock, batch *int) error {
 		)
 	}
 	return nil
+}
+
+// checkValueShape returns the batch size and the number of samples: of each entry, or of all
+// entries if they are ragged.
+func (s *Series) checkValueShape(op string) (batch, rows int, err error) {
+	values, times := s.Values.Shape, s.Times.Shape
+	if s.Offsets == nil {
+		if len(values) != 3 {
+			return 0, 0, misuseError(
+				op,
+				"values must have shape [B, S, D]",
+				"3 extents",
+				fmt.Sprint(values),
+			)
+		}
+		return values[0], values[1], nil
+	}
+	if len(values) != 2 || len(times) != 1 {
+		return 0, 0, misuseError(
+			op,
+			"ragged values must have shape [sum of S, D], and times [sum of S]",
+			"2 and 1 extents",
+			fmt.Sprintf("%v, %v", values, times),
+		)
+	}
+	offsets := s.Offsets.Shape
+	isList := len(offsets) == 1 && offsets[0] >= 1
+	if s.Offsets.DType != robocache.Int64 || !isList {
+		return 0, 0, misuseError(
+			op,
+			"offsets must have shape [B+1]",
+			"int64 [B+1]",
+			s.Offsets.DType.String()+" "+fmt.Sprint(offsets),
+		)
+	}
+	return offsets[0] - 1, values[0], nil
+}
+
+// checkTimes rejects timestamps that do not fit the batch and the samples.
+func (s *Series) checkTimes(op string, clock Clock, batch, rows int) error {
+	times := s.Times.Shape
+	if len(times) != 1 && len(times) != 2 {
+		return misuseError(
+			op,
+			"times must have shape [S] or [B, S]",
+			"1 or 2 extents",
+			fmt.Sprint(times),
+		)
+	}
+	if len(times) == 2 && times[0] != batch {
+		return batchError(op, "batch of the timestamps", batch, times[0])
+	}
+	if got := times[len(times)-1]; got != rows {
+		return misuseError(
+			op,
+			"Source length mismatch (length of data and of its timestamps)",
+			strconv.Itoa(rows)+" timestamps",
+			strconv.Itoa(got),
+		)
+	}
+	return checkTimeType(op, "times", s.Times.DType, clock)
+}
+
+// checkLengths rejects lengths that are not one int64 per entry.
+func (s *Series) checkLengths(op string, batch int) error {
+	if s.Lengths == nil {
+		return nil
+	}
+	isInt := s.Lengths.DType == robocache.Int64
+	shape := s.Lengths.Shape
+	switch {
+	case isInt && slices.Equal(shape, []int{batch}):
+		return nil
+	case isInt && len(shape) == 1:
+		return batchError(op, "batch of the lengths", batch, shape[0])
+	}
+	return misuseError(
+		op,
+		"lengths must have shape [B]",
+		fmt.Sprintf("int64 [%d]", batch),
+		s.Lengths.DType.String()+" "+fmt.Sprint(shape),
+	)
 }
 
 func tooManySamples(op string, rows int) error {

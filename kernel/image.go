@@ -68,8 +68,11 @@ func (a *ImageAugment) drawKey(camera uint32) [2]uint32 {
 // Flips reports whether the images of a sample are flipped. The result is the same for all its
 // cameras and for numbers that are mirrored with them.
 func (a *ImageAugment) Flips(sample int64) bool {
-	return a.Flip > 0 &&
-		uniformFloat(drawWords(a.drawKey(0), uint64(sample), drawImage, 0, 0)[0]) < float32(a.Flip)
+	if !(a.Flip > 0) {
+		return false
+	}
+	words := drawWords(a.drawKey(0), uint64(sample), drawImage, 0, 0)
+	return uniformFloat(words[0]) < float32(a.Flip)
 }
 
 // Size returns the size of the result for images of the given size.
@@ -148,7 +151,8 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 		},
 		Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845))),
 	}
-	x, y := drawWords(key, uint64(sample), drawImage, 0, 0), [4]uint32{}
+	x := drawWords(key, uint64(sample), drawImage, 0, 0)
+	y := [4]uint32{}
 	d.Y = int32(uint64(x[0])*uint64(height+2*a.Pad-h+1)>>32) - int32(a.Pad)
 	d.X = int32(uint64(x[1])*uint64(width+2*a.Pad-w+1)>>32) - int32(a.Pad)
 	if a.Flips(sample) {
@@ -214,73 +218,69 @@ func (op *ImageOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()
 
 // Check rejects everything that can be detected without reading memory.
 func (op *ImageOp) Check() error {
-	const name = "augment"
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		where := func(err error) error { return robocache.At(err, robocache.Where{"part": i}) }
-		s, o := p.Src.Shape, p.Out.Shape
-		switch {
-		case p.Src.DType != robocache.Uint8 || len(s) != 4 || s[1] != 3:
-			return where(
-				misuseError(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
-			)
-		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 ||
-			o[1] != 3 || o[0] != s[0]:
-			return where(
-				misuseError(
-					name,
-					"result",
-					fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", s[0]),
-					fmt.Sprint(p.Out.DType, " ", o),
-				),
-			)
-		case p.Draws.DType != robocache.Int32 || !slices.Equal(p.Draws.Shape, []int{
-			s[0],
-			ImageDrawWords,
-		}):
-			return where(
-				misuseError(
-					name,
-					"draws",
-					fmt.Sprintf("int32 [%d, %d]", s[0], ImageDrawWords),
-					fmt.Sprint(p.Draws.DType, " ", p.Draws.Shape),
-				),
-			)
-		case (p.Table != nil) != (p.Out.DType == robocache.Float32):
-			return where(
-				misuseError(
-					name,
-					"table",
-					"one for a float32 result, none for uint8",
-					fmt.Sprint(p.Table != nil),
-				),
-			)
-		case p.Table != nil && len(p.Table) != 768:
-			return where(misuseError(name, "table", "3 × 256 numbers", fmt.Sprint(len(p.Table))))
-		case s[0] > 0 && p.Out.Len() > 0 && (s[2] == 0 || s[3] == 0):
-			return where(misuseError(name, "images", "at least one pixel", fmt.Sprint(s)))
-		case max(s[2], s[3]) > 1<<20 || max(o[2], o[3]) > 1<<20:
-			return where(
-				misuseError(
-					name,
-					"images",
-					"at most 2^20 rows and columns",
-					fmt.Sprint(s, " to ", o),
-				),
-			)
+		err := p.checkShapes()
+		if err == nil {
+			err = p.checkLayout()
 		}
-		for k, t := range []*Tensor{&p.Src, &p.Draws, &p.Out} {
-			if err := t.Check(name, [3]string{"images", "draws", "result"}[k]); err != nil {
-				return where(err)
-			}
-			if t.Base != 0 || !t.Contiguous() {
-				return where(
-					misuseError(name, "strides", "C order without gaps", fmt.Sprint(t.Stride)),
-				)
-			}
+		if err != nil {
+			return robocache.At(err, robocache.Where{"part": i})
 		}
 	}
 	return checkTensors(op)
+}
+
+// checkShapes rejects images, draws, results and tables that do not fit each other.
+func (p *ImagePart) checkShapes() error {
+	from, to := p.Src.Shape, p.Out.Shape
+	isFloat := p.Out.DType == robocache.Float32
+	isImage := func(shape []int) bool { return len(shape) == 4 && shape[1] == 3 }
+	if p.Src.DType != robocache.Uint8 || !isImage(from) {
+		return p.partError("images", "uint8 [N, 3, H, W]", p.Src.DType, " ", from)
+	}
+	isResult := isImage(to) && to[0] == from[0]
+	if !isResult || !isFloat && p.Out.DType != robocache.Uint8 {
+		want := fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", from[0])
+		return p.partError("result", want, p.Out.DType, " ", to)
+	}
+	draws := []int{from[0], ImageDrawWords}
+	const limit = 1 << 20
+	switch {
+	case p.Draws.DType != robocache.Int32 || !slices.Equal(p.Draws.Shape, draws):
+		want := fmt.Sprintf("int32 [%d, %d]", draws[0], draws[1])
+		return p.partError("draws", want, p.Draws.DType, " ", p.Draws.Shape)
+	case (p.Table != nil) != isFloat:
+		return p.partError("table", "one for a float32 result, none for uint8", p.Table != nil)
+	case p.Table != nil && len(p.Table) != 3*256:
+		return p.partError("table", "3 × 256 numbers", len(p.Table))
+	case from[0] > 0 && p.Out.Len() > 0 && (from[2] == 0 || from[3] == 0):
+		return p.partError("images", "at least one pixel", from)
+	case max(from[2], from[3]) > limit || max(to[2], to[3]) > limit:
+		return p.partError("images", "at most 2^20 rows and columns", from, " to ", to)
+	}
+	return nil
+}
+
+// checkLayout rejects tensors that are not in C order.
+func (p *ImagePart) checkLayout() error {
+	for _, t := range []struct {
+		name string
+		*Tensor
+	}{{"images", &p.Src}, {"draws", &p.Draws}, {"result", &p.Out}} {
+		if err := t.Check("augment", t.name); err != nil {
+			return err
+		}
+		if t.Base != 0 || !t.Contiguous() {
+			return p.partError("strides", "C order without gaps", t.Stride)
+		}
+	}
+	return nil
+}
+
+// partError returns an error about a part. got is formatted as by fmt.Sprint.
+func (p *ImagePart) partError(msg, want string, got ...any) error {
+	return misuseError("augment", msg, want, fmt.Sprint(got...))
 }
 
 func (op *ImageOp) opName() string { return "augment" }
@@ -302,7 +302,8 @@ func (op *ImageOp) namedTensors() (out []namedTensor) {
 func (op *ImageOp) Rows() (n, pixels int) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		n, pixels = n+p.Src.Shape[0], max(pixels, p.Out.Shape[2]*p.Out.Shape[3])
+		n += p.Src.Shape[0]
+		pixels = max(pixels, p.Out.Shape[2]*p.Out.Shape[3])
 	}
 	return n, pixels
 }
@@ -399,7 +400,8 @@ func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 // if flip is set.
 func cropRow(dst, src []byte, x0 int, flip bool) {
 	w, W := len(dst), len(src)
-	from, to := min(max(-x0, 0), w), max(min(W-x0, w), 0)
+	from := min(max(-x0, 0), w)
+	to := max(min(W-x0, w), 0)
 	for i := range dst[:from] {
 		dst[i] = src[0]
 	}
@@ -420,14 +422,27 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 	row := (uint32(d.Row)+uint32(channel))*uint32(h) + uint32(y)
 	for x := 0; x < len(out); x += 8 {
 		k0, k1 := d.Key[0], d.Key[1]
-		a0, a1, a2, a3 := uint32(x>>2), row, d.Sample[0], d.Sample[1]
-		b0, b1, b2, b3 := a0+1, row, a2, a3
+		a0 := uint32(x >> 2)
+		a1 := row
+		a2 := d.Sample[0]
+		a3 := d.Sample[1]
+		b0 := a0 + 1
+		b1 := row
+		b2 := a2
+		b3 := a3
 		for range 10 {
-			p, q := uint64(a0)*0xD2511F53, uint64(a2)*0xCD9E8D57
-			r, s := uint64(b0)*0xD2511F53, uint64(b2)*0xCD9E8D57
-			a0, a1, a2, a3 = uint32(q>>32)^a1^k0, uint32(q), uint32(p>>32)^a3^k1, uint32(p)
-			b0, b1, b2, b3 = uint32(s>>32)^b1^k0, uint32(s), uint32(r>>32)^b3^k1, uint32(r)
-			k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
+			p, q := uint64(a0)*philoxFactor0, uint64(a2)*philoxFactor2
+			r, s := uint64(b0)*philoxFactor0, uint64(b2)*philoxFactor2
+			a0 = uint32(q>>32) ^ a1 ^ k0
+			a1 = uint32(q)
+			a2 = uint32(p>>32) ^ a3 ^ k1
+			a3 = uint32(p)
+			b0 = uint32(s>>32) ^ b1 ^ k0
+			b1 = uint32(s)
+			b2 = uint32(r>>32) ^ b3 ^ k1
+			b3 = uint32(r)
+			k0 += philoxStep0
+			k1 += philoxStep1
 		}
 		eight := [8]int32{
 			d.bellNoise(a0),
@@ -450,7 +465,8 @@ func (d *ImageDraw) bellNoise(v uint32) int32 {
 }
 
 func (d *ImageDraw) colourRow(room *imageRows) {
-	m, offset := d.Matrix, d.Offset+colourOne/2
+	m := d.Matrix
+	offset := d.Offset + colourOne/2
 	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
 	g, b = g[:len(r)], b[:len(r)]
 	if d.Noise == 0 {
@@ -463,7 +479,9 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 		return
 	}
 	n := len(r)
-	nr, ng, nb := room.noise[:n], room.noise[n:2*n], room.noise[2*n:3*n]
+	nr := room.noise[:n]
+	ng := room.noise[n : 2*n]
+	nb := room.noise[2*n : 3*n]
 	for x := range r {
 		R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
 		r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> 12)

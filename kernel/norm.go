@@ -47,8 +47,9 @@ func NewMinMax(lo, hi []float64) *Norm {
 }
 
 func (n *Norm) checkChannels(op string, cols, plane int) error {
-	if len(n.A) != len(n.B) ||
-		cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
+	channels := len(n.A)
+	fits := cols == 0 || channels > 0 && plane <= cols/channels && cols%(plane*channels) == 0
+	if channels != len(n.B) || !fits {
 		return misuseError(
 			op,
 			"length mismatch",

@@ -68,7 +68,9 @@ func Results(op Op) []*Tensor {
 // rejects a written tensor whose elements share memory with each other or with another tensor of
 // the operation.
 func checkTensors(op Op) error {
-	all, host, device := op.namedTensors(), false, false
+	all := op.namedTensors()
+	host := false
+	device := false
 	for _, n := range all {
 		host = host || n.tensor != nil && n.tensor.Data != nil
 		device = device || n.tensor != nil && n.tensor.Addr != 0

@@ -2,19 +2,27 @@ package kernel
 
 import "math"
 
+// The constants of Philox4x32-10: factors of two words of the counter, and the steps of the key.
+const (
+	philoxFactor0 = 0xD2511F53
+	philoxFactor2 = 0xCD9E8D57
+	philoxStep0   = 0x9E3779B9
+	philoxStep1   = 0xBB67AE85
+)
+
 // Philox computes one block of Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers:
 // as easy as 1, 2, 3; SC 2011).
 func Philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
-		a, b := uint64(counter[0])*0xD2511F53, uint64(counter[2])*0xCD9E8D57
+		a, b := uint64(counter[0])*philoxFactor0, uint64(counter[2])*philoxFactor2
 		counter = [4]uint32{
 			uint32(b>>32) ^ counter[1] ^ key[0],
 			uint32(b),
 			uint32(a>>32) ^ counter[3] ^ key[1],
 			uint32(a),
 		}
-		key[0] += 0x9E3779B9
-		key[1] += 0xBB67AE85
+		key[0] += philoxStep0
+		key[1] += philoxStep1
 	}
 	return counter
 }
@@ -74,8 +82,11 @@ func (a *Augment) Scale(key [2]uint32, sample int64) float32 {
 
 // Drops reports whether a row of a sample becomes zeros.
 func (a *Augment) Drops(key [2]uint32, sample int64, row int) bool {
-	return a.Dropout > 0 &&
-		uniformFloat(drawWords(key, uint64(sample), drawDropout, row, 0)[0]) < a.Dropout
+	if !(a.Dropout > 0) {
+		return false
+	}
+	words := drawWords(key, uint64(sample), drawDropout, row, 0)
+	return uniformFloat(words[0]) < a.Dropout
 }
 
 // Normals fills g with standard normal numbers for columns col to col+len(g)-1 of one row of a

@@ -45,8 +45,8 @@ func (p *Plan) checkRows() error {
 			"others",
 		)
 	}
-	if s := p.Sums; (s != nil) != (p.Mode == ModeSum) ||
-		s != nil && (len(s.From) != n || len(s.To) != n || len(s.Head) != n || len(s.Tail) != n) {
+	isSum := p.Mode == ModeSum
+	if isSum != (p.Sums != nil) || isSum && !p.Sums.hasRows(n) {
 		return misuseError(
 			"plan",
 			"length mismatch",

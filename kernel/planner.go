@@ -193,9 +193,7 @@ func (r *Rule) checkTime() error {
 			"after > 0",
 			strconv.FormatInt(r.After, 10),
 		)
-	case r.Mode == Mean &&
-		(r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime ||
-			r.Before == 0 && r.After == 0):
+	case r.Mode == Mean && !r.hasWindow():
 		return planError(
 			robocache.ErrMisuse,
 			nil,
@@ -207,10 +205,17 @@ func (r *Rule) checkTime() error {
 	return nil
 }
 
+// hasWindow reports whether the window is neither negative, too long nor empty.
+func (r *Rule) hasWindow() bool {
+	isTime := func(t int64) bool { return t >= 0 && t <= MaxTime }
+	return isTime(r.Before) && isTime(r.After) && (r.Before > 0 || r.After > 0)
+}
+
 // planError returns an error of the operation "align", the name that users know for planning.
 func planError(class error, where robocache.Where, msg, want, got string) error {
 	if want == "" && got != "" {
-		msg, got = msg+": "+got, ""
+		msg += ": " + got
+		got = ""
 	}
 	return robocache.NewError(class, "align", where, "%s", msg).Expected(want, got)
 }

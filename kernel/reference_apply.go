@@ -50,7 +50,9 @@ func (p *Part) readPlan() *Plan {
 			out.Valid[i] = p.Valid.Data[p.Valid.byteOffset(i)]
 		}
 		if p.Kind == nil {
-			out.Kind[i], out.Left[i], out.Right[i] = Copy, int32(i), int32(i)
+			out.Kind[i] = Copy
+			out.Left[i] = int32(i)
+			out.Right[i] = int32(i)
 			continue
 		}
 		out.Kind[i] = Kind(p.Kind.Data[p.Kind.byteOffset(i)])

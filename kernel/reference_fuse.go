@@ -104,7 +104,8 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 	case s.Offsets == nil:
 		return 0, rows, nil
 	}
-	first, end := s.Offsets.int64At(b), s.Offsets.int64At(b+1)
+	first := s.Offsets.int64At(b)
+	end := s.Offsets.int64At(b + 1)
 	if first < 0 || first > int64(rows) {
 		return 0, 0, lengthError("offsets", fmt.Sprintf("0 … %d", rows), first)
 	}

@@ -18,7 +18,8 @@ func (op *FuseGradOp) runReference() error {
 				continue
 			}
 			s := Series{Values: op.Grad, Offsets: op.Series.Offsets}
-			out, grad := op.Out.matrixView(0, op.Out.Shape[1], b), s.entryValues(b, from, p.Sources)
+			out := op.Out.matrixView(0, op.Out.Shape[1], b)
+			grad := s.entryValues(b, from, p.Sources)
 			if op.Series.Values.DType == robocache.Float64 {
 				accumulateGrad(
 					p,
@@ -74,13 +75,16 @@ func accumulateGrad[T float32 | float64](
 		return // the number of columns may then be huge
 	}
 	cols := grad.Cols
-	total, g := make([]T, p.Sources*cols), make([]T, cols)
+	total := make([]T, p.Sources*cols)
+	g := make([]T, cols)
 	for i, k := range p.Kind {
 		if k == Zero {
 			continue
 		}
 		load(out, g, i, 0)
-		left, right, w := int(p.Left[i]), int(p.Right[i]), narrow(p.Weight[i])
+		left := int(p.Left[i])
+		right := int(p.Right[i])
+		w := narrow(p.Weight[i])
 		if k == Blend && w == 0 {
 			k = Copy // the row has the bits of the left sample
 		}

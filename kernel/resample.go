@@ -23,7 +23,8 @@ type Options struct {
 
 // Resample computes dst [T, D] from src [S, D] by the plan. The output type is that of dst.
 func Resample(dst, src Matrix, p *Plan, opt Options) error {
-	opt.Rule.Mode, opt.Rule.Continuous = p.Mode, false
+	opt.Rule.Mode = p.Mode
+	opt.Rule.Continuous = false
 	r := resampleRun{dst: dst, src: src, plan: p, opt: opt}
 	if err := r.checkInputs(); err != nil {
 		return err
@@ -114,6 +115,12 @@ func (r *resampleRun) checkInputs() error {
 	return nil
 }
 
+// isZeroWeight reports whether a weight is 0 in the computing type.
+func (r *resampleRun) isZeroWeight(weight float64) bool {
+	isNarrow := r.plan.Mode == Linear && !r.wide
+	return weight == 0 || isNarrow && float32(weight) == 0
+}
+
 func computesWide(from, to robocache.DType) bool {
 	return from == robocache.Float64 || !from.Float() && to == robocache.Float64
 }
@@ -125,8 +132,7 @@ func (r *resampleRun) makeRows() {
 		r.dst.ColStride == 1
 	for i, k := range p.Kind {
 		a, b := int(p.Left[i]), int(p.Right[i])
-		if k == Blend &&
-			(p.Weight[i] == 0 || p.Mode == Linear && !r.wide && float32(p.Weight[i]) == 0) {
+		if k == Blend && r.isZeroWeight(p.Weight[i]) {
 			k = Copy // fma(0, Inf-v0, v0) would be NaN, and -0 would become +0
 		}
 		switch {

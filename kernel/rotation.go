@@ -64,7 +64,8 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 		}
 		return v, true
 	}
-	angle, along := 2*math.Atan2(s, q[3]), 0.0
+	angle := 2 * math.Atan2(s, q[3])
+	along := 0.0
 	for j := range v {
 		v[j] = q[j] / s
 		along += float64(line[j] * v[j])
@@ -165,10 +166,16 @@ func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 		k = 3 - i - j
 	}
 	sign := float64((i - j) * (j - k) * (k - i) / 2)
-	a, b, c, d := q[3], q[i], q[j], q[k]*sign
+	a := q[3]
+	b := q[i]
+	c := q[j]
+	d := q[k] * sign
 	bent := 0.0 // offset of the middle angle
 	if !proper {
-		a, b, c, d = q[3]-q[j], q[i]+float64(q[k]*sign), q[j]+q[3], float64(q[k]*sign)-q[i]
+		a = q[3] - q[j]
+		b = q[i] + float64(q[k]*sign)
+		c = q[j] + q[3]
+		d = float64(q[k]*sign) - q[i]
 		bent = math.Pi / 2
 		near[2] *= sign
 	}

@@ -18,6 +18,11 @@ type Sums struct {
 	Head, Tail []float64
 }
 
+// hasRows reports whether the sums have n rows.
+func (s *Sums) hasRows(n int) bool {
+	return len(s.From) == n && len(s.To) == n && len(s.Head) == n && len(s.Tail) == n
+}
+
 func makeSums(n int) *Sums {
 	return &Sums{
 		From: make([]int32, n),
@@ -118,7 +123,8 @@ func (c *coverage) sampleEnd(k int) int64 {
 // coveredShare returns the fraction of sample k that lies in [from, to). It is 1 or 0 for a sample
 // that lasts no time.
 func (c *coverage) coveredShare(k int, from, to int64) float64 {
-	start, end := c.src[k], c.sampleEnd(k)
+	start := c.src[k]
+	end := c.sampleEnd(k)
 	if start == end {
 		if from <= start && start < to {
 			return 1
@@ -144,7 +150,8 @@ func (c *coverage) snapToTimestamp(t int64, near int) int64 {
 
 // coverRow writes the samples of row i, which covers the time from t to t+length.
 func (c *coverage) coverRow(i int, t, length int64, out *Sums) {
-	from, to := t, t+min(length, MaxTime-1-max(t, 0))
+	from := t
+	to := t + min(length, MaxTime-1-max(t, 0))
 	if length > 4 {
 		from, to = c.snapToTimestamp(from, c.from), c.snapToTimestamp(to, c.to)
 	}
@@ -162,7 +169,9 @@ func (c *coverage) coverRow(i int, t, length int64, out *Sums) {
 	if head == 0 { // the last sample ended before the interval
 		return
 	}
-	out.From[i], out.To[i], out.Head[i] = int32(lo), int32(hi), head
+	out.From[i] = int32(lo)
+	out.To[i] = int32(hi)
+	out.Head[i] = head
 	if hi-lo > 1 {
 		out.Tail[i] = c.coveredShare(hi-1, from, to)
 	}
@@ -211,7 +220,8 @@ func (r *resampleRun) sumRow(i int) {
 
 // blendColumns computes columns from … to-1 of row i from the two samples around its time.
 func (r *resampleRun) blendColumns(i, from, to int) {
-	a, w := int(r.plan.Left[i]), r.plan.Weight[i]
+	a := int(r.plan.Left[i])
+	w := r.plan.Weight[i]
 	if r.plan.Kind[i] == Copy || w == 0 || !r.wide && float32(w) == 0 {
 		r.castColumns(i, a, from, to)
 		return

@@ -37,7 +37,8 @@ func (t *Tensor) Check(op, name string) error {
 			strconv.Itoa(len(t.Stride)),
 		)
 	}
-	count, empty := uint64(1), false
+	count := uint64(1)
+	empty := false
 	for _, d := range t.Shape {
 		if d < 0 {
 			return bad(robocache.ErrMisuse, "negative extent", "extents ≥ 0", fmt.Sprint(t.Shape))
@@ -169,11 +170,13 @@ func (t *Tensor) baseAddress() uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) + uintptr(t.Base*t.DType.Size())
 }
 
+// isEmpty reports whether the tensor has no elements or no memory.
+func (t *Tensor) isEmpty() bool { return t.Len() == 0 || t.Data == nil && t.Addr == 0 }
+
 // Overlaps reports whether the two views may share a byte. Disjoint columns of one buffer do not
 // overlap.
 func (t *Tensor) Overlaps(o *Tensor) bool {
-	if t.Len() == 0 || o.Len() == 0 || t.Data == nil && t.Addr == 0 ||
-		o.Data == nil && o.Addr == 0 {
+	if t.isEmpty() || o.isEmpty() {
 		return false
 	}
 	t0, t1 := t.addressRange()
@@ -206,14 +209,16 @@ func (t *Tensor) Overlaps(o *Tensor) bool {
 // addressRange returns the range of addresses in the view.
 func (t *Tensor) addressRange() (from, to uintptr) {
 	lo, hi, _ := t.elementRange()
-	size, at := t.DType.Size(), t.baseAddress()
+	size := t.DType.Size()
+	at := t.baseAddress()
 	return at + uintptr((lo-t.Base)*size), at + uintptr((hi-t.Base)*size)
 }
 
 // pitchInterval returns the view's first byte modulo the pitch, and the width of one period of the
 // view.
 func (t *Tensor) pitchInterval(pitch uintptr) (first, width uintptr) {
-	at, size := t.baseAddress(), t.DType.Size()
+	at := t.baseAddress()
+	size := t.DType.Size()
 	width = uintptr(size)
 	for i, d := range t.Shape {
 		s := t.Step(i) * size

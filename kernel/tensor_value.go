@@ -65,7 +65,8 @@ func (t *Tensor) Elements(f func(o int, index []int) error) error {
 			return err
 		}
 		for axis := len(index) - 1; axis >= 0; axis-- {
-			if index[axis]++; index[axis] < t.Shape[axis] {
+			index[axis]++
+			if index[axis] < t.Shape[axis] {
 				break
 			}
 			index[axis] = 0

@@ -27,7 +27,9 @@ func (m *Matrix) loadRow32(dst []float32, row, col int) { loadColumns(m, dst, ro
 func (m *Matrix) loadRow64(dst []float64, row, col int) { loadColumns(m, dst, row, col) }
 
 func loadColumns[T float32 | float64](m *Matrix, dst []T, row, col int) {
-	d, o, step := m.Data, m.byteOffset(row, col), m.ColStride*m.DType.Size()
+	d := m.Data
+	o := m.byteOffset(row, col)
+	step := m.ColStride * m.DType.Size()
 	switch m.DType {
 	case robocache.Float32:
 		for i := range dst {
@@ -92,7 +94,9 @@ func (m *Matrix) smallInteger(o int) float64 {
 
 // storeRow32 writes float32 values, rounding once to the view's type.
 func (m *Matrix) storeRow32(src []float32, row, col int, c *Counts) {
-	d, o, step := m.Data, m.byteOffset(row, col), m.ColStride*m.DType.Size()
+	d := m.Data
+	o := m.byteOffset(row, col)
+	step := m.ColStride * m.DType.Size()
 	switch m.DType {
 	case robocache.Float32:
 		for _, x := range src {
@@ -127,7 +131,8 @@ func (m *Matrix) storeRow32(src []float32, row, col int, c *Counts) {
 
 // storeRow64 writes float64 values, rounding once to the view's type.
 func (m *Matrix) storeRow64(src []float64, row, col int, c *Counts) {
-	o, step := m.byteOffset(row, col), m.ColStride*m.DType.Size()
+	o := m.byteOffset(row, col)
+	step := m.ColStride * m.DType.Size()
 	for _, x := range src {
 		m.putRounded(o, x, c)
 		o += step
@@ -168,9 +173,11 @@ func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 		return
 	case robocache.Float16, robocache.BFloat16:
 		f := roundOdd32(x)
-		h, inf := Float32to16(f), uint16(0x7c00)
+		h := Float32to16(f)
+		inf := uint16(0x7c00)
 		if m.DType == robocache.BFloat16 {
-			h, inf = Float32toB16(f), 0x7f80
+			h = Float32toB16(f)
+			inf = 0x7f80
 		}
 		if h&0x7fff == inf && !math.IsInf(x, 0) {
 			c.Overflow++
@@ -178,29 +185,7 @@ func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 		le.PutUint16(d[o:], h)
 		return
 	}
-	l := integerLimits[m.DType]
-	var u uint64 // two's complement, truncated to the width of the type below
-	x = math.Trunc(x)
-	switch {
-	case math.IsNaN(x):
-		c.NaN++
-	case x < l[0]:
-		c.Overflow++
-		u = uint64(int64(l[0]))
-	case x >= l[1]:
-		c.Overflow++
-		u = 1<<(8*m.DType.Size()) - 1
-		if l[0] < 0 {
-			u >>= 1
-			if m.DType == robocache.Int64 {
-				u = math.MaxInt64
-			}
-		}
-	case x < 0:
-		u = uint64(int64(x))
-	default:
-		u = uint64(x)
-	}
+	u := truncatedInteger(x, m.DType, c)
 	switch m.DType.Size() {
 	case 1:
 		d[o] = byte(u)
@@ -211,6 +196,36 @@ func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 	default:
 		le.PutUint64(d[o:], u)
 	}
+}
+
+// truncatedInteger returns the integer part of x, within the range of an integer type, in two's
+// complement. NaN is 0.
+func truncatedInteger(x float64, dtype robocache.DType, c *Counts) uint64 {
+	limits := integerLimits[dtype]
+	x = math.Trunc(x)
+	switch {
+	case math.IsNaN(x):
+		c.NaN++
+		return 0
+	case x < limits[0]:
+		c.Overflow++
+		return uint64(int64(limits[0]))
+	case x >= limits[1]:
+		c.Overflow++
+		return largestInteger(dtype, limits[0] < 0)
+	case x < 0:
+		return uint64(int64(x))
+	}
+	return uint64(x)
+}
+
+// largestInteger returns the largest value of an integer type.
+func largestInteger(dtype robocache.DType, isSigned bool) uint64 {
+	width := 8 * dtype.Size()
+	if isSigned {
+		width--
+	}
+	return uint64(math.MaxUint64) >> (64 - width)
 }
 
 // moveRow copies the bits of a row between views of one type (kernel.K4).
@@ -232,7 +247,8 @@ func moveRow(dst, src *Matrix, to, from int) {
 // zeroRow fills a row with zero bits (kernel.K9).
 func (m *Matrix) zeroRow(row int) {
 	size := m.DType.Size()
-	o, step := m.byteOffset(row, 0), m.ColStride*size
+	o := m.byteOffset(row, 0)
+	step := m.ColStride * size
 	for range m.Cols {
 		clear(m.Data[o : o+size])
 		o += step

@@ -84,8 +84,11 @@ func (op *TSDFOp) Rows() (n, pixels int) {
 // the compiler from fusing products into sums.
 func (op *TSDFOp) Row(column int) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
-	ix, iy := column/op.Value.Shape[1], column%op.Value.Shape[1]
-	m, scale, size := &op.View, op.DepthScale(), op.Depth.DType.Size()
+	ix := column / op.Value.Shape[1]
+	iy := column % op.Value.Shape[1]
+	m := &op.View
+	scale := op.DepthScale()
+	size := op.Depth.DType.Size()
 	fx, fy, ox, oy := op.Camera[0], op.Camera[1], op.Camera[2], op.Camera[3]
 	cx := FMA32(float32(ix)+0.5, op.Size[0], op.Min[0])
 	cy := FMA32(float32(iy)+0.5, op.Size[1], op.Min[1])
@@ -94,8 +97,10 @@ func (op *TSDFOp) Row(column int) {
 		part[r] = FMA32(m[4*r+1], cy, FMA32(m[4*r], cx, m[4*r+3]))
 	}
 	rowStep, colStep := op.Depth.Step(0), op.Depth.Step(1)
-	value, valueStep := op.Value.byteOffset(ix, iy), 4*op.Value.Step(2)
-	weight, weightStep := op.Weight.byteOffset(ix, iy), 4*op.Weight.Step(2)
+	value := op.Value.byteOffset(ix, iy)
+	valueStep := 4 * op.Value.Step(2)
+	weight := op.Weight.byteOffset(ix, iy)
+	weightStep := 4 * op.Weight.Step(2)
 	for iz := range op.Value.Shape[2] {
 		cz := FMA32(float32(iz)+0.5, op.Size[2], op.Min[2])
 		z := FMA32(m[10], cz, part[2])

@@ -67,7 +67,9 @@ func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 	p := &op.Points
 	rank := len(p.Shape)
-	if (rank != 2 && rank != 3) || p.Shape[rank-1] != 3 || rank == 3 && op.Offsets != nil {
+	isList := rank == 2
+	isPadded := rank == 3 && op.Offsets == nil
+	if !isList && !isPadded || p.Shape[rank-1] != 3 {
 		want := "[N, 3] or [B, N, 3]"
 		if op.Offsets != nil {
 			want = "[sum of N, 3] beside offsets"
@@ -91,13 +93,12 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
 			return misuseError(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
 		}
-		l.Batched, l.Batch = true, o.Shape[0]-1
-		if err := checkIndex("offsets", o, l.Batch+1); err != nil {
-			return err
-		}
-		return nil
+		l.Batched = true
+		l.Batch = o.Shape[0] - 1
+		return checkIndex("offsets", o, l.Batch+1)
 	case rank == 3:
-		l.Batched, l.Batch = true, p.Shape[0]
+		l.Batched = true
+		l.Batch = p.Shape[0]
 		if op.Lengths == nil {
 			return nil
 		}
@@ -109,10 +110,7 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 				strconv.Itoa(op.Lengths.Shape[0]),
 			)
 		}
-		if err := checkIndex("lengths", op.Lengths, l.Batch); err != nil {
-			return err
-		}
-		return nil
+		return checkIndex("lengths", op.Lengths, l.Batch)
 	case op.Lengths != nil:
 		return misuseError(
 			voxelize,
@@ -135,7 +133,8 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	if !op.Mode.Featured() {
 		return nil
 	}
-	f, p := op.Features, &op.Points
+	f := op.Features
+	p := &op.Points
 	if f == nil {
 		return misuseError(
 			voxelize,
@@ -239,7 +238,8 @@ func (op *VoxelOp) measureResult(l *VoxelLayout) error {
 	}
 	if op.Bits {
 		bytes := l.Total/8 + min(l.Total%8, 1)
-		l.Shape, l.Bytes = []int{int(bytes)}, bytes
+		l.Shape = []int{int(bytes)}
+		l.Bytes = bytes
 	} else {
 		if l.Batched {
 			l.Shape = append(l.Shape, l.Batch)
@@ -329,9 +329,7 @@ func (op *VoxelOp) Check() (err error) {
 			return err
 		}
 	}
-	if op.Scratch != nil &&
-		(op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 ||
-			op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
+	if s := op.Scratch; s != nil && !isByteList(s) {
 		return misuseError(
 			voxelize,
 			"scratch has wrong shape",
@@ -340,6 +338,14 @@ func (op *VoxelOp) Check() (err error) {
 		)
 	}
 	return checkTensors(op)
+}
+
+// isByteList reports whether a tensor has bytes on one axis without gaps.
+func isByteList(t *Tensor) bool {
+	if t.DType != robocache.Uint8 || len(t.Shape) != 1 {
+		return false
+	}
+	return t.Step(0) == 1 || t.Shape[0] <= 1
 }
 
 func (op *VoxelOp) checkDense(l *VoxelLayout) error {
@@ -440,7 +446,8 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	rows := op.Points.Shape[len(op.Points.Shape)-2]
 	switch {
 	case op.Offsets != nil:
-		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
+		from := op.Offsets.int64At(b)
+		to := op.Offsets.int64At(b + 1)
 		if from < 0 || to < from || to > int64(rows) {
 			return 0, 0, robocache.Misuse(voxelize,
 				robocache.Where{"tensor": "offsets", "index": b}, "length mismatch").

@@ -123,7 +123,8 @@ func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 		f := float32(math.Floor(float64(d / op.Size[a])))
 		switch {
 		case f >= g:
-			place, cell[a] = Beyond, op.Grid[a]-1
+			place = Beyond
+			cell[a] = op.Grid[a] - 1
 		case f >= 0:
 			cell[a] = int(f)
 		default:
@@ -135,7 +136,8 @@ func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 
 // writeDense writes one cell of the dense layout.
 func (op *VoxelOp) writeDense(points []voxelPoint) {
-	out, flat := op.Out, points[0].flat
+	out := op.Out
+	flat := points[0].flat
 	if op.Bits {
 		out.Data[out.byteOffset(int(flat/8))] |= 1 << (flat % 8)
 		return
@@ -178,9 +180,12 @@ func (op *VoxelOp) writeSparse(i int, points []voxelPoint) {
 
 func (op *VoxelOp) unflatten(flat int64) (b, x, y, z int) {
 	f := int(flat)
-	z, f = f%op.Grid[2], f/op.Grid[2]
-	y, f = f%op.Grid[1], f/op.Grid[1]
-	x, b = f%op.Grid[0], f/op.Grid[0]
+	z = f % op.Grid[2]
+	f = f / op.Grid[2]
+	y = f % op.Grid[1]
+	f = f / op.Grid[1]
+	x = f % op.Grid[0]
+	b = f / op.Grid[0]
 	return b, x, y, z
 }
 

@@ -26,7 +26,8 @@ func (r *Rule) angleLow() float64 {
 
 // angleRow blends the short way around the circle, and wraps the result into [lo, lo+period).
 func (r *resampleRun) angleRow(i, a, b int, w float64) {
-	period, lo := r.opt.Rule.anglePeriod(), r.opt.Rule.angleLow()
+	period := r.opt.Rule.anglePeriod()
+	lo := r.opt.Rule.angleLow()
 	for col := 0; col < r.dst.Cols; col += tile {
 		n := min(tile, r.dst.Cols-col)
 		x, y := r.a64[:n], r.b64[:n]
@@ -159,7 +160,8 @@ func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 	}
 	var less, more [4]float64
 	for j := range q0 {
-		less[j], more[j] = q0[j]-q1[j], q0[j]+q1[j]
+		less[j] = q0[j] - q1[j]
+		more[j] = q0[j] + q1[j]
 	}
 	// Near 0, atan2 of the two lengths is precise, but acos(dot) is not.
 	th := 2 * math.Atan2(quatNorm(less), quatNorm(more))
@@ -173,7 +175,9 @@ func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 		}
 		return q, true
 	}
-	s, s0, s1 := math.Sin(th), math.Sin((1-w)*th), math.Sin(w*th)
+	s := math.Sin(th)
+	s0 := math.Sin((1 - w) * th)
+	s1 := math.Sin(w * th)
 	for j := range q {
 		q[j] = (float64(s0*q0[j]) + float64(s1*q1[j])) / s
 	}

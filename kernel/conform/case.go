@@ -47,7 +47,9 @@ func (m *sourceMatrix) UnmarshalJSON(b []byte) error {
 		ColStride int `json:"col_stride"`
 	}
 	err := errors.Join(json.Unmarshal(b, &m.tensor), json.Unmarshal(b, &l))
-	m.Shape, m.Stride, m.cols = []int{l.Rows, l.Cols}, []int{l.RowStride, l.ColStride}, l.Cols
+	m.Shape = []int{l.Rows, l.Cols}
+	m.Stride = []int{l.RowStride, l.ColStride}
+	m.cols = l.Cols
 	return err
 }
 
@@ -84,9 +86,11 @@ func (c *Case) Plan() *kernel.Plan {
 // runCase runs the case on the back end: as a batch of one entry with times, then by its stored
 // plan.
 func (c *Case) runCase(b kernel.Backend) (err error) {
-	src, rule := kernel.Tensor(c.Data.tensor), c.kernelRule()
+	src := kernel.Tensor(c.Data.tensor)
+	rule := c.kernelRule()
 	values := src
-	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
+	values.Shape = append([]int{1}, src.Shape...)
+	values.Stride = append([]int{0}, src.Stride...)
 	op := &kernel.FuseOp{
 		Series: []kernel.Series{
 			{Values: values, Times: *Int64s(c.Times...), Rule: rule},
@@ -141,7 +145,8 @@ func Planned(p *kernel.Plan) kernel.Part {
 	weight := Filled(robocache.Float64, n)
 	valid := Filled(robocache.Uint8, n)
 	for i := range n {
-		kind.Data[i], valid.Data[i] = byte(p.Kind[i]), p.Valid[i]
+		kind.Data[i] = byte(p.Kind[i])
+		valid.Data[i] = p.Valid[i]
 		Put(left, 4*i, 0, uint64(p.Left[i]))
 		Put(right, 4*i, 0, uint64(p.Right[i]))
 		Put(weight, 8*i, p.Weight[i], 0)

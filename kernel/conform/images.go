@@ -50,20 +50,24 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 		c := &cases[i]
 		part, want, err := c.imagePart()
 		if err == nil {
-			all.Parts, wants = append(all.Parts, part), append(wants, want)
+			all.Parts = append(all.Parts, part)
+			wants = append(wants, want)
 			floats := part
-			floats.Table, floats.Out = table, kernel.Tensor{
+			floats.Table = table
+			floats.Out = kernel.Tensor{
 				DType: robocache.Float32,
 				Shape: part.Out.Shape,
 				Data:  bytes.Repeat([]byte{Poison}, 4*len(want)),
 			}
-			all.Parts, wants = append(all.Parts, floats), append(wants, applyTable(want, table))
+			all.Parts = append(all.Parts, floats)
+			wants = append(wants, applyTable(want, table))
 			err = b.Run(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
 		if err == nil && !bytes.Equal(part.Out.Data, want) {
 			err = errors.New("other pixels")
 		}
-		if ran++; err != nil {
+		ran++
+		if err != nil {
 			failures = append(failures, fmt.Errorf("images: %s: %w", c.Name, err))
 		}
 	}

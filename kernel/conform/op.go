@@ -213,7 +213,8 @@ func (c *opCase) runApply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 func entryView(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	v := *t
 	axis := len(t.Shape) - 2
-	v.Shape, v.Stride = []int{n, t.Shape[axis+1]}, []int{t.Step(axis), t.Step(axis + 1)}
+	v.Shape = []int{n, t.Shape[axis+1]}
+	v.Stride = []int{t.Step(axis), t.Step(axis + 1)}
 	v.Base += first * v.Stride[0]
 	if axis == 1 {
 		v.Base += entry * t.Step(0)

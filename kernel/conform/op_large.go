@@ -53,7 +53,8 @@ func (c *hourCase) runCase(b kernel.Backend) error {
 	if len(to) != c.Rows {
 		return fmt.Errorf("%d rows, want %d", len(to), c.Rows)
 	}
-	values, state := Filled(robocache.Float32, 1, len(src), c.Cols), c.Seed
+	values := Filled(robocache.Float32, 1, len(src), c.Cols)
+	state := c.Seed
 	if err := values.Elements(func(o int, _ []int) error {
 		Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0)
 		return nil

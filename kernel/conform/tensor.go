@@ -159,11 +159,13 @@ func expectElements(
 	if t.Len() != len(want) {
 		return fmt.Errorf("%s: %v, want %d elements", name, t.Shape, len(want))
 	}
-	size, i := t.DType.Size(), 0
+	size := t.DType.Size()
+	i := 0
 	written := make([]bool, len(t.Data)/size)
 	if err := t.Elements(func(o int, index []int) error {
 		written[o/size] = true
-		w, got := want[i], Word(t.Data[o:o+size])
+		w := want[i]
+		got := Word(t.Data[o : o+size])
 		i++
 		u, bad := strconv.ParseUint(w, 16, 64)
 		if bad == nil && u == got || w == "nan" && IsNaN(got, t.DType) {

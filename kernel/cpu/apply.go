@@ -46,7 +46,9 @@ func (c *applyRun) release() {
 }
 
 func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
-	c.op, c.bytes, c.pieces = op, 0, c.pieces[:0]
+	c.op = op
+	c.bytes = 0
+	c.pieces = c.pieces[:0]
 	c.streams = resizeSlice(c.streams, len(op.Parts))
 	for i := range op.Parts {
 		p, s := &op.Parts[i], &c.streams[i]
@@ -80,10 +82,10 @@ func (c *applyRun) splitPart(part, rows, cols, row, threads int) {
 		height = max(1, (rows+most-1)/most)
 		// A row must stay on one thread if its validity is requested or if slerp may leave it to
 		// the reference.
-		if wide := most / rows; wide > 1 && s.kernel != nil && !s.referenceOnly &&
-			s.infinityBits == 0 &&
-			s.minRows == 0 &&
-			c.op.Parts[part].Valid == nil {
+		wide := most / rows
+		usesKernel := s.kernel != nil && !s.referenceOnly && s.infinityBits == 0
+		canCut := s.minRows == 0 && c.op.Parts[part].Valid == nil
+		if wide > 1 && usesKernel && canCut {
 			width = max(blockCols, (cols/wide+blockCols-1)/blockCols*blockCols)
 		}
 	}
@@ -101,7 +103,8 @@ func (c *applyRun) beginWorker(*worker) {}
 
 func (c *applyRun) runUnit(w *worker, u int) bool {
 	k := &c.pieces[u]
-	p, s := &c.op.Parts[k.part], &c.streams[k.part]
+	p := &c.op.Parts[k.part]
+	s := &c.streams[k.part]
 	size := rowsPerPlan
 	var samples []int64
 	if a := p.Epilogue.Augment; a != nil {
@@ -142,7 +145,8 @@ func (c *applyRun) runUnit(w *worker, u int) bool {
 func (w *worker) loadPlan(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
 	w.resizePlan(n)
 	p := &w.plan
-	p.Mode, p.Sources = part.Rule.Mode, part.Src.Shape[0]
+	p.Mode = part.Rule.Mode
+	p.Sources = part.Src.Shape[0]
 	w.allPlain = true
 	if part.Valid == nil {
 		setAll(p.Valid, validOnes)
@@ -161,8 +165,14 @@ func (w *worker) loadPlan(part *kernel.Part, s *stream, r, n int) (usable, ok bo
 	}
 	usable = true
 	kind, left, right, weight := part.Kind, part.Left, part.Right, part.Weight
-	ks, ls, rs, ws := kind.Step(0), 4*left.Step(0), 4*right.Step(0), 8*weight.Step(0)
-	ki, li, ri, wi := kind.Base+r*ks, 4*left.Base+r*ls, 4*right.Base+r*rs, 8*weight.Base+r*ws
+	ks := kind.Step(0)
+	ls := 4 * left.Step(0)
+	rs := 4 * right.Step(0)
+	ws := 8 * weight.Step(0)
+	ki := kind.Base + r*ks
+	li := 4*left.Base + r*ls
+	ri := 4*right.Base + r*rs
+	wi := 8*weight.Base + r*ws
 	sources := uint32(p.Sources)
 	for i := range n {
 		k := kernel.Kind(kind.Data[ki])

@@ -71,14 +71,18 @@ func (c *fuseRun) release() {
 		c.streams[i].forgetCaller()
 	}
 	for i := range c.clocks {
-		c.clocks[i].series, c.clocks[i].times = nil, clockView{}
+		c.clocks[i].series = nil
+		c.clocks[i].times = clockView{}
 	}
-	c.op, c.targets = nil, clockView{}
+	c.op = nil
+	c.targets = clockView{}
 	fusePool.Put(c)
 }
 
 func (c *fuseRun) prepareStreams(op *kernel.FuseOp) {
-	c.op, c.batch, c.rows = op, op.Out.Shape[0], op.Out.Shape[1]
+	c.op = op
+	c.batch = op.Out.Shape[0]
+	c.rows = op.Out.Shape[1]
 	c.wholeEntries, c.planOnly = false, false
 	c.targets = clockOf(&op.Targets, op.Clock)
 	c.streams = resizeSlice(c.streams, len(op.Series))
@@ -121,19 +125,18 @@ func (c *fuseRun) addClock(s *kernel.Series, i int) {
 	n := len(c.clocks)
 	c.clocks = resizeSlice(c.clocks, n+1)
 	o := &c.clocks[n]
-	o.series, o.streams = s, append(o.streams[:0], i)
+	o.series = s
+	o.streams = append(o.streams[:0], i)
 	o.times = clockOf(&s.Times, c.op.Clock)
 	o.shared = s.Lengths == nil && s.Offsets == nil && o.times.batch == 0 && c.targets.batch == 0
 }
 
 func sameClock(a, b *kernel.Series) bool {
 	r, q := &a.Rule, &b.Rule
-	return sameTensor(&a.Times, &b.Times) && a.Lengths == b.Lengths && a.Offsets == b.Offsets &&
-		r.Mode == q.Mode &&
-		r.Edge == q.Edge &&
-		r.MaxGap == q.MaxGap &&
-		r.Before == q.Before &&
-		r.After == q.After
+	sameEntries := a.Lengths == b.Lengths && a.Offsets == b.Offsets
+	sameMode := r.Mode == q.Mode && r.Edge == q.Edge && r.MaxGap == q.MaxGap
+	sameWindow := r.Before == q.Before && r.After == q.After
+	return sameEntries && sameMode && sameWindow && sameTensor(&a.Times, &b.Times)
 }
 
 func sameTensor(a, b *kernel.Tensor) bool {
@@ -173,7 +176,8 @@ func (c *fuseRun) beginWorker(w *worker) {
 // runUnit computes a part of the rows of one entry. Neighboring units belong to neighboring
 // entries, so that a worker computes a plan that they share only once.
 func (c *fuseRun) runUnit(w *worker, u int) bool {
-	part, b := u/c.batch, u%c.batch
+	part := u / c.batch
+	b := u % c.batch
 	return w.entryRows(c, b, part*c.rows/c.partsPerEntry, (part+1)*c.rows/c.partsPerEntry)
 }
 

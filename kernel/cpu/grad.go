@@ -20,7 +20,8 @@ func (b *Backend) runGrad(op *kernel.FuseGradOp) error {
 	}
 	var failed atomic.Bool
 	runThreads(threads, func(t int) {
-		from, to := t*batch/threads, (t+1)*batch/threads
+		from := t * batch / threads
+		to := (t + 1) * batch / threads
 		part := *op
 		part.Series.Values = sliceEntries(op.Series.Values, 3, from, to)
 		part.Series.Times = sliceEntries(op.Series.Times, 2, from, to)

@@ -33,7 +33,8 @@ func (t *normTable) columnBlock(c, n int) (cols, entry int) {
 }
 
 func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
-	plane, channels := max(e.Plane, 1), 1
+	plane := max(e.Plane, 1)
+	channels := 1
 	if e.Norm != nil {
 		channels = max(len(e.Norm.A), 1)
 	}
@@ -48,7 +49,9 @@ func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	case period <= blockCols:
 		t.size = blockCols / period * period
 	case plane >= 64:
-		t.size, t.plane, t.channels = min(plane, blockCols), plane, channels
+		t.size = min(plane, blockCols)
+		t.plane = plane
+		t.channels = channels
 	default:
 		t.size, t.whole = cols, true
 	}

@@ -56,7 +56,8 @@ func (w *worker) planRows(
 		w.notePlain(0, n, true)
 		return true
 	}
-	p.Mode, p.Sources = rule.Mode, len(src.ns)
+	p.Mode = rule.Mode
+	p.Sources = len(src.ns)
 	w.allPlain = true
 	targets := to.ns[t : t+n]
 	s := src.ns
@@ -74,7 +75,8 @@ func (w *worker) planRows(
 	}
 	chunk := 4
 	for i := 0; i < n; {
-		a.targets, a.rows = &targets[i], n-i
+		a.targets = &targets[i]
+		a.rows = n - i
 		a.left, a.right, a.weight = &p.Left[i], &p.Right[i], &p.Weight[i]
 		k := findIntervals(a)
 		w.finishFound(rule, s, targets, i, i+k)
@@ -98,18 +100,26 @@ func (w *worker) planRows(
 		i = end
 		// Guesses start again at the last row. After a gap in the timestamps, all guesses would
 		// have the same error otherwise.
-		l := int(p.Left[end-1])
-		a.start, a.first = s[l], float64(l)
-		if k < 16 {
-			lo, hi := max(0, l-64), min(len(s)-1, l+64)
-			if d := s[hi] - s[lo]; d > 0 {
-				a.rate = float64(hi-lo) / float64(d)
-			}
-		} else {
+		last := int(p.Left[end-1])
+		a.start = s[last]
+		a.first = float64(last)
+		if k >= 16 {
 			a.rate = rate
+		} else if near := localRate(s, last); near > 0 {
+			a.rate = near
 		}
 	}
 	return true
+}
+
+// localRate returns the rows per nanosecond around row i, or 0 if it is not known.
+func localRate(s []int64, i int) float64 {
+	lo := max(0, i-64)
+	hi := min(len(s)-1, i+64)
+	if d := s[hi] - s[lo]; d > 0 {
+		return float64(hi-lo) / float64(d)
+	}
+	return 0
 }
 
 // planOutside plans rows from i on that lie before the first timestamp or at or after the last one.
@@ -118,8 +128,12 @@ func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 	if rule.Edge > kernel.Mask {
 		return 0
 	}
-	p, n, from := &w.plan, len(s), i
-	kind, first, last := kernel.Copy, s[0], s[n-1]
+	p := &w.plan
+	n := len(s)
+	from := i
+	kind := kernel.Copy
+	first := s[0]
+	last := s[n-1]
 	if rule.Edge == kernel.Mask {
 		kind = kernel.Zero
 	}
@@ -128,12 +142,15 @@ func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 		if t >= first && t < last || !inRange(t) {
 			break
 		}
-		k, edge, valid := kind, int32(0), uint8(0)
+		k := kind
+		edge := int32(0)
+		valid := uint8(0)
 		if t >= last {
 			edge = int32(n - 1)
 		}
 		if t == last {
-			k, valid = kernel.Copy, 1
+			k = kernel.Copy
+			valid = 1
 		}
 		if k == kernel.Zero {
 			edge, w.allPlain = 0, false

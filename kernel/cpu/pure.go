@@ -66,7 +66,9 @@ func bracketGo(a *searchArgs, n int) int {
 		if g > 1 {
 			k = int(min(g, float64(a.last-2)))
 		}
-		s, up, down := at(k), 0, 0
+		s := at(k)
+		up := 0
+		down := 0
 		if s[1] <= t {
 			up = 1
 		}
@@ -75,11 +77,14 @@ func bracketGo(a *searchArgs, n int) int {
 		}
 		k += up - down
 		s = at(k)
-		num, den := t-s[0], s[1]-s[0]
+		num := t - s[0]
+		den := s[1] - s[0]
 		if uint64(num) >= uint64(den) || den > a.maxGap {
 			break
 		}
-		left[n], right[n], weight[n] = int32(k), int32(k+1), float64(num)/float64(den)
+		left[n] = int32(k)
+		right[n] = int32(k + 1)
+		weight[n] = float64(num) / float64(den)
 	}
 	return n
 }

@@ -25,7 +25,8 @@ func (w *worker) makeRows(s *stream, at region, samples []int64) ([]uint8, bool)
 	if s.kernel == nil || s.referenceOnly {
 		return w.referenceRows(s, at, samples)
 	}
-	dst, src := s.dst.rowPointer(at.b, at.row), unsafe.Pointer(nil)
+	dst := s.dst.rowPointer(at.b, at.row)
+	src := unsafe.Pointer(nil)
 	if at.sources > 0 {
 		src = s.src.rowPointer(at.batch, at.from)
 	}
@@ -111,7 +112,10 @@ func (w *worker) kernelRows(
 	at region,
 ) (peak uint16) {
 	p, a := &w.plan, &w.args
-	a.left, a.right, a.weight, a.rows = &p.Left[from], &p.Right[from], &p.Weight[from], to-from
+	a.left = &p.Left[from]
+	a.right = &p.Right[from]
+	a.weight = &p.Weight[from]
+	a.rows = to - from
 	dst = unsafe.Add(dst, from*a.dstStep)
 	in, out := s.src.dtype.Size(), s.dst.dtype.Size()
 	for c := at.left; c < at.right; {

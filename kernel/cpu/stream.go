@@ -106,12 +106,10 @@ func (s *stream) chooseKernel(
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
-	if k := slerpKernel(); rule.Mode == kernel.Slerp && rule.Quats == nil &&
-		rule.Rotations == nil &&
-		f == plain &&
-		from == robocache.Float32 &&
-		to == from &&
-		k != nil {
+	k := slerpKernel()
+	isSlerp := rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil
+	isFloat32 := from == robocache.Float32 && to == from
+	if k != nil && isSlerp && isFloat32 && f == plain {
 		s.kernel, s.copiesBytes, s.minRows = k, false, 4
 		return
 	}
@@ -128,11 +126,13 @@ func (s *stream) chooseKernel(
 		s.setNormalization(e)
 		return
 	}
-	k := streamKernel(from, to)
-	if streaming && rule.Mode == kernel.Linear && k != nil &&
-		(uintptr(
-			dst.rowPointer(0, 0),
-		)|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
+	k = streamKernel(from, to)
+	if !streaming || rule.Mode != kernel.Linear || k == nil {
+		return
+	}
+	steps := uintptr(a.dstStep) | uintptr(dst.batch*to.Size()) | uintptr(cols*to.Size())
+	isAligned := (uintptr(dst.rowPointer(0, 0))|steps)%32 == 0
+	if isAligned {
 		s.kernel = k
 		if cols*from.Size() >= 512 {
 			a.ahead = rowsAhead
@@ -157,7 +157,9 @@ func formOf(e *kernel.Epilogue, from robocache.DType) kernelForm {
 
 func (s *stream) setNormalization(e *kernel.Epilogue) {
 	a := &s.args
-	a.scale, a.lo, a.hi = 1, float32(math.Inf(-1)), float32(math.Inf(1))
+	a.scale = 1
+	a.lo = float32(math.Inf(-1))
+	a.hi = float32(math.Inf(1))
 	if e.Norm != nil && e.Norm.Kind == kernel.MinMax {
 		a.scale, a.off = 2, 1
 	}

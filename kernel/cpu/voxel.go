@@ -112,25 +112,33 @@ func (v *voxelRun) splitPoints(threads int) error {
 		v.rowBits = max(v.rowBits, bits.Len(uint(max(v.pointNumber(b, to)-1, 0))))
 	}
 	v.threads = max(1, min(threads, v.points/minPointsPerThread))
-	v.work = make([][]rowChunk, v.threads)
-	share := (v.points + v.threads - 1) / max(v.threads, 1)
-	t, room := 0, share
+	v.work = dealChunks(all, v.points, v.threads)
+	return nil
+}
+
+// dealChunks gives each thread an equal share of the points, in order. The last thread gets the rest.
+func dealChunks(all []rowChunk, points, threads int) [][]rowChunk {
+	work := make([][]rowChunk, threads)
+	share := (points + threads - 1) / threads
+	thread := 0
+	left := share // points that the thread still gets
 	for _, c := range all {
 		for c.from < c.to {
-			if room == 0 && t+1 < v.threads {
-				t, room = t+1, share
+			if left == 0 && thread+1 < threads {
+				thread++
+				left = share
 			}
 			n := c.to - c.from
-			if t+1 < v.threads {
-				n = min(n, room)
+			if thread+1 < threads {
+				n = min(n, left)
 			}
-			v.work[t] = append(v.work[t], rowChunk{c.entry, c.from, c.from + n, c.keys})
+			work[thread] = append(work[thread], rowChunk{c.entry, c.from, c.from + n, c.keys})
 			c.from += n
 			c.keys += n
-			room -= n
+			left -= n
 		}
 	}
-	return nil
+	return work
 }
 
 // voxelScratch is memory that calls reuse.
@@ -193,9 +201,11 @@ func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << maxDigitBits]uint32) {
 	// A digit is no wider than the number of keys justifies.
 	most := min(maxDigitBits, bits.Len(uint(n))+1)
 	passes := (width + most - 1) / most
-	src, dst := keys, tmp[:n]
+	src := keys
+	dst := tmp[:n]
 	for p := range passes {
-		lo, hi := bit+width*p/passes, bit+width*(p+1)/passes
+		lo := bit + width*p/passes
+		hi := bit + width*(p+1)/passes
 		radixPass(dst, src, lo, hi-lo, at)
 		src, dst = dst, src
 	}

@@ -12,9 +12,9 @@ import (
 // be whole numbers that do not depend on an order, and there must be one thread.
 func (v *voxelRun) canCountDirectly() bool {
 	op := v.op
-	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() &&
-		op.Outside != kernel.FailOutside &&
-		(!op.Bits || v.layout.Batch == 1)
+	isDense := op.Out != nil && (!op.Bits || v.layout.Batch == 1)
+	needsOrder := op.Mode.Featured() || op.Outside == kernel.FailOutside
+	return v.threads == 1 && isDense && !needsOrder
 }
 
 // resultBytes returns the memory of a result, which must be in C order.
@@ -26,14 +26,18 @@ func resultBytes(t *kernel.Tensor) []byte {
 // plainResults returns the operation with results in C order at aligned addresses. finish copies
 // them to the original results. Most results need no copy.
 func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64) error) {
-	p, finish := *op, func(int64) error {
+	p := *op
+	finish = func(int64) error {
 		return nil
 	}
 	for _, held := range []**kernel.Tensor{&p.Out, &p.Coords, &p.Rows, &p.Counts} {
 		t := *held
-		if t == nil ||
-			t.Contiguous() && uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))%8 == 0 &&
-				t.Base*t.DType.Size()%8 == 0 {
+		if t == nil {
+			continue
+		}
+		address := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+		isAligned := address%8 == 0 && t.Base*t.DType.Size()%8 == 0
+		if isAligned && t.Contiguous() {
 			continue
 		}
 		fresh := &kernel.Tensor{
@@ -41,10 +45,12 @@ func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int6
 			Shape: t.Shape,
 			Data:  make([]byte, t.Len()*t.DType.Size()),
 		}
-		*held, p.Zeroed = fresh, p.Zeroed || held == &p.Out
+		*held = fresh
+		p.Zeroed = p.Zeroed || held == &p.Out
 		rest := finish
 		finish = func(found int64) error {
-			at, size := 0, t.DType.Size()
+			at := 0
+			size := t.DType.Size()
 			if err := t.Elements(func(o int, index []int) error {
 				if held == &p.Out || int64(index[0]) < found {
 					copy(t.Data[o:o+size], fresh.Data[at:])
@@ -96,7 +102,8 @@ func (v *voxelRun) writeDense() {
 	}
 	out := resultBytes(v.op.Out)
 	v.spreadBuckets(func(r *reducer, d int) {
-		from, to := int64(d)<<v.shift, min(int64(d+1)<<v.shift, v.layout.Total)
+		from := int64(d) << v.shift
+		to := min(int64(d+1)<<v.shift, v.layout.Total)
 		if from >= to {
 			return
 		}
@@ -127,7 +134,8 @@ func (v *voxelRun) spreadBuckets(f func(r *reducer, d int)) {
 // markCells counts or occupies the cells of keys. out starts at cell first; keys outside out are
 // ignored.
 func (v *voxelRun) markCells(keys []uint64, shift int, first uint64, out []byte) {
-	op, words := v.op, []uint32(nil)
+	op := v.op
+	words := []uint32(nil)
 	if op.Out.DType.Size() == 4 {
 		words = castSlice[uint32](out)
 	}

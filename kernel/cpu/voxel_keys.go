@@ -36,7 +36,9 @@ func (v *voxelRun) makeKeys() error {
 		}
 		h := hist[t*v.buckets : (t+1)*v.buckets]
 		keys := v.scratch.a[v.work[t][0].keys:]
-		n, shift, rowBits := 0, v.shift, v.rowBits
+		n := 0
+		shift := v.shift
+		rowBits := v.rowBits
 		errs[t] = v.visitBlocks(v.work[t], &stats[t], func(c rowChunk, row int, flat []int64) {
 			base := int64(c.entry) * v.cells
 			row = v.pointNumber(c.entry, row)
@@ -87,7 +89,8 @@ func (v *voxelRun) scatterKeys() {
 		}
 		at := hist[t*v.buckets : (t+1)*v.buckets]
 		from := v.work[t][0].keys
-		shift, dst := v.shift+v.rowBits, v.scratch.b
+		shift := v.shift + v.rowBits
+		dst := v.scratch.b
 		for _, k := range v.scratch.a[from : from+v.scratch.count[t]] {
 			d := k >> (shift & 63)
 			dst[at[d]] = k
@@ -99,7 +102,8 @@ func (v *voxelRun) scatterKeys() {
 
 // sortBucket returns the keys of a bucket, sorted by cell.
 func (v *voxelRun) sortBucket(r *reducer, d int) []uint64 {
-	from, to := v.first[d], v.first[d+1]
+	from := v.first[d]
+	to := v.first[d+1]
 	keys := v.keys[from:to]
 	sortKeys(keys, v.spare[from:to], v.rowBits, v.rowBits+v.shift, r.digits)
 	return keys

@@ -80,7 +80,9 @@ type lattice struct {
 func flattenGo(out []int64, p []float32, g *lattice) int {
 	inside := 0
 	for i := range out {
-		x, y, z := p[3*i], p[3*i+1], p[3*i+2]
+		x := p[3*i]
+		y := p[3*i+1]
+		z := p[3*i+2]
 		qx, qy, qz := (x-g.min[0])/g.size[0], (y-g.min[1])/g.size[1], (z-g.min[2])/g.size[2]
 		f := int32(-1)
 		// If a quotient lies in [0, G), its floor lies in 0 … G-1 and equals its truncation.

@@ -40,7 +40,10 @@ const (
 
 // openFeatures prepares the reducer for the features of op.
 func (r *reducer) openFeatures(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
-	r.mode, r.width, r.rowBits, r.mask = op.Mode, l.Features, rowBits, 1<<rowBits-1
+	r.mode = op.Mode
+	r.width = l.Features
+	r.rowBits = rowBits
+	r.mask = 1<<rowBits - 1
 	if !op.Mode.Featured() {
 		return
 	}
@@ -76,7 +79,8 @@ func (r *reducer) rowElement(key uint64) int {
 // gatherCells gathers the rows of the next keys, up to the end of a cell. It returns keys.
 func (r *reducer) gatherCells(keys []uint64) []uint64 {
 	// float64 features are rare, and they are not rounded before they are summed
-	r.left, r.long = len(keys), r.dtype == robocache.Float64
+	r.left = len(keys)
+	r.long = r.dtype == robocache.Float64
 	if r.width == 0 || len(keys) == 0 || r.long {
 		return keys
 	}
@@ -86,7 +90,8 @@ func (r *reducer) gatherCells(keys []uint64) []uint64 {
 			r.left--
 		}
 		if r.left == 0 {
-			r.left, r.long = countSameCell(keys, r.rowBits), true
+			r.left = countSameCell(keys, r.rowBits)
+			r.long = true
 			return keys
 		}
 	}
@@ -243,7 +248,8 @@ func unorderBits(m int32) float32 { return math.Float32frombits(uint32(orderBits
 // reduceColumns computes dst from n points. at returns channel j of point i.
 func (r *reducer) reduceColumns(dst []float32, n int, at func(i, j int) float64) {
 	for j := range dst {
-		s, m := 0.0, r.emptyExtreme()
+		s := 0.0
+		m := r.emptyExtreme()
 		for i := range n {
 			x := at(i, j)
 			s += x

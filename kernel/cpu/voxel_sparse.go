@@ -38,7 +38,9 @@ func (v *voxelRun) writeSparse() {
 func (r *reducer) cellStarts(keys []uint64) []uint32 {
 	starts := growScratch(&r.starts, len(keys)+1)
 	r.starts = starts
-	m, last, rowBits := 0, ^uint64(0), r.rowBits
+	m := 0
+	last := ^uint64(0)
+	rowBits := r.rowBits
 	for i, k := range keys {
 		f := k >> (rowBits & 63)
 		// starts[m] is written for every key and kept if a cell starts there. A branch would often
@@ -99,7 +101,8 @@ func (l *sparseResult) writeBucket(r *reducer, at int, keys []uint64) int {
 
 // featureRows computes the features of rows from row at on.
 func (l *sparseResult) featureRows(r *reducer, at int, keys []uint64, starts []uint32) {
-	n, w := len(starts)-1, r.width
+	n := len(starts) - 1
+	w := r.width
 	out := l.rows[at*w : (at+n)*w]
 	r.left = 0
 	for i := range n {
@@ -114,7 +117,9 @@ func (l *sparseResult) featureRows(r *reducer, at int, keys []uint64, starts []u
 // differs.
 func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32) {
 	var bx, yz uint64
-	flat, y, rowBits := uint64(0), uint64(0), l.rowBits
+	flat := uint64(0)
+	y := uint64(0)
+	rowBits := l.rowBits
 	z := l.gz.d // as if a line has just ended
 	for _, s := range starts {
 		f := keys[s] >> (rowBits & 63)
@@ -126,7 +131,8 @@ func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32)
 			y = yz & math.MaxUint32
 		}
 		o := out[:2]
-		o[0], o[1] = bx, y|z<<32
+		o[0] = bx
+		o[1] = y | z<<32
 		out = out[2:]
 	}
 }

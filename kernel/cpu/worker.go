@@ -118,7 +118,8 @@ func (w *worker) planClock(c *fuseRun, k, b, t, n int) bool {
 			return false
 		}
 		if v := c.op.Valid; v != nil {
-			o, step := v.Base+b*v.Step(0)+t*v.Step(1)+i*v.Step(2), v.Step(1)
+			o := v.Base + b*v.Step(0) + t*v.Step(1) + i*v.Step(2)
+			step := v.Step(1)
 			for _, x := range valid {
 				v.Data[o] = x
 				o += step
@@ -208,7 +209,8 @@ func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 
 // readTimes reads n times from index from. It uses adjacent int64 values in place.
 func (s *timestamps) readTimes(v *clockView, from, n, entry int) bool {
-	at, d := v.base+entry*v.batch+from*v.step, v.data
+	at := v.base + entry*v.batch + from*v.step
+	d := v.data
 	s.ns, s.seconds = nil, nil
 	if n == 0 {
 		return true

@@ -82,13 +82,17 @@ type preparedPart struct {
 
 // preparePart describes a part. general is 1 if the part needs the general kernel, else 0.
 func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
-	from, to, cols := p.Src.DType, p.Out.DType, p.Out.Shape[1]
+	from := p.Src.DType
+	to := p.Out.DType
+	cols := p.Out.Shape[1]
 	x.of = p
 	x.rows = int32(p.Out.Shape[0])
 	x.sources = int32(min(p.Src.Shape[0], math.MaxInt32))
 	x.columns = int32(cols)
 	x.srcRow, x.outRow = bytesStep(&p.Src, 0), bytesStep(&p.Out, 0)
-	x.dtype, x.outType, x.mode = uint8(from), uint8(to), uint8(p.Rule.Mode)
+	x.dtype = uint8(from)
+	x.outType = uint8(to)
+	x.mode = uint8(p.Rule.Mode)
 	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) &&
 		fitsInt32(x.srcRow) && fitsInt32(x.outRow)
 	_, mapped := fastKernels(&p.Rule, &p.Epilogue, from, to)
@@ -98,7 +102,8 @@ func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous ||
 			p.Rule.Mode == kernel.Next)
 	general = int(flag(!dense || !moved && !mapped))
-	x.extra, x.widest = -1, 1
+	x.extra = -1
+	x.widest = 1
 	if general == 1 || p.Kind != nil || hasEpilogue(&p.Epilogue) {
 		x.extra = appendPartExtra(p, t)
 	}
@@ -153,12 +158,14 @@ func appendPartExtra(p *kernel.Part, t *paramTable) int32 {
 // returns the number of blocks.
 func (x *applyPart) chooseTiles(general bool, vector uint8) int64 {
 	if general {
-		x.tile, x.chunks = min(x.rows, 32), 1
+		x.tile = min(x.rows, 32)
+		x.chunks = 1
 		for x.tile > 1 && int64(x.columns)*int64(x.tile) > 1<<16 {
 			x.tile /= 2
 		}
 	} else {
-		x.vector, x.vectors = vector, x.columns/int32(vector)
+		x.vector = vector
+		x.vectors = x.columns / int32(vector)
 		if x.moved != 0 {
 			x.vectors = int32(int(x.columns) * robocache.DType(x.dtype).Size() / int(vector))
 		}
@@ -197,8 +204,10 @@ func addApply(l *Launch, op *kernel.ApplyOp, parts []preparedPart, general bool,
 	l.bind(n, &p.counts, op.Counts)
 	needs := make([][2]alignment, len(parts))
 	for i := range parts {
-		x, of := &p.s[i], parts[i].of
-		*x, needs[i] = parts[i].applyPart, parts[i].alignments(l)
+		x := &p.s[i]
+		of := parts[i].of
+		*x = parts[i].applyPart
+		needs[i] = parts[i].alignments(l)
 		l.bind(n, &x.src, &of.Src)
 		l.bind(n, &x.out, &of.Out)
 		l.bind(n, &x.kind, of.Kind)

@@ -61,24 +61,32 @@ func newDivisor(d uint32) divisor {
 
 // useDirect reports whether the direct kernels can compute the group's rows and are faster.
 func (g *fuseGroup) useDirect() bool {
-	f, op := g.f, g.f.op
-	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds ||
-		op.Counts != nil || op.Targets.DType != robocache.Int64 {
+	f := g.f
+	op := g.f.op
+	isSimple := g.kind != fuseAny && op.Counts == nil && g.to-g.from <= directStreams
+	isNanoseconds := op.Clock == kernel.Nanoseconds && op.Targets.DType == robocache.Int64
+	if !isSimple || !isNanoseconds {
 		return false
 	}
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		d := s.Values.DType
-		if columnCount(s) == 0 || s.Times.DType != robocache.Int64 ||
-			s.Rule.Edge == kernel.Extrapolate || d != op.Series[g.from].Values.DType ||
-			d == robocache.Uint8 {
+		if d == robocache.Uint8 || d != op.Series[g.from].Values.DType {
+			return false
+		}
+		if columnCount(s) == 0 || s.Times.DType != robocache.Int64 {
+			return false
+		}
+		if s.Rule.Edge == kernel.Extrapolate {
 			return false
 		}
 		if e := &s.Epilogue; e.Unit || e.Clip != nil {
 			return false
 		}
 	}
-	lines, vectors, limit := int64(f.batch)*int64(f.rows), int64(g.cols/g.vector), directLimit
+	lines := int64(f.batch) * int64(f.rows)
+	vectors := int64(g.cols / g.vector)
+	limit := directLimit
 	if g.vector == 1 {
 		limit = limit / 3 * 2
 	}
@@ -88,8 +96,10 @@ func (g *fuseGroup) useDirect() bool {
 	if lines*int64(g.cols) >= math.MaxInt32 {
 		return false
 	}
-	few := directLimit > 0 && g.to-g.from == 1 && g.vector > 1 && vectors <= directVectors
-	return few || lines <= limit && lines*vectors <= limit
+	isOneStream := g.to-g.from == 1 && g.vector > 1
+	isNarrow := directLimit > 0 && isOneStream && vectors <= directVectors
+	isSmall := lines <= limit && lines*vectors <= limit
+	return isNarrow || isSmall
 }
 
 // addDirectCalls adds the group's calls to the Launch: one for vectors, and one for single columns
@@ -126,27 +136,9 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	at := int32(0)
 	for i := range int(params.streams) {
 		x := &params.s[i]
-		p.s[i] = directStream{
-			entry:      x.entry,
-			row:        x.row,
-			timesEntry: x.timesEntry,
-			timesRow:   x.timesRow,
-			maxGap:     x.maxGap,
-			out:        x.out,
-			rowsStep:   x.rowsStep,
-			n:          x.n,
-			vector:     at,
-			dtype:      x.dtype,
-			mode:       x.mode,
-			edge:       x.edge,
-			flags:      x.flags,
-		}
+		p.s[i] = x.toDirect(f.table.b)
+		p.s[i].vector = at
 		at += x.columns / int32(vector)
-		if x.extra >= 0 {
-			e := (*fuseExtra)(unsafe.Pointer(&f.table.b[x.extra]))
-			y := &p.s[i]
-			y.a, y.b, y.entries, y.plane, y.norm = e.a, e.b, e.entries, e.plane, e.norm
-		}
 	}
 	block, early := directShape(p.total)
 	k := call{
@@ -168,6 +160,30 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	n := f.l.addCall(k)
 	g.bindAddresses(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
 	return n
+}
+
+// toDirect returns the stream for the direct kernels. extras holds the epilogues.
+func (x *fuseStream) toDirect(extras []byte) directStream {
+	out := directStream{
+		entry:      x.entry,
+		row:        x.row,
+		timesEntry: x.timesEntry,
+		timesRow:   x.timesRow,
+		maxGap:     x.maxGap,
+		out:        x.out,
+		rowsStep:   x.rowsStep,
+		n:          x.n,
+		dtype:      x.dtype,
+		mode:       x.mode,
+		edge:       x.edge,
+		flags:      x.flags,
+	}
+	if x.extra >= 0 {
+		e := (*fuseExtra)(unsafe.Pointer(&extras[x.extra]))
+		out.a, out.b = e.a, e.b
+		out.entries, out.plane, out.norm = e.entries, e.plane, e.norm
+	}
+	return out
 }
 
 // directShape chooses the number of threads in a block, and whether a launch may start early.

@@ -83,60 +83,32 @@ const (
 // prepareScaling copies the filters to the device and divides the result into tiles.
 func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 	var tables []byte
-	var at [8]int
-	var first [4][]int32
+	var positionAt, weightAt [4]int // offsets in tables
+	var first [4][]int32            // first sample of each row or column
 	p := &x.params
 	for k := range f.Taps {
-		position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
-		for i, from := range position {
-			for j, w := range weight[i*taps : (i+1)*taps] {
-				if w != 0 {
-					p.limit[k] = max(p.limit[k], from+int32(j)+1)
-				}
-			}
-			if from < 0 || i > 0 && from < position[i-1] {
-				return unsuitableError(f)
-			}
+		filter, err := x.padFilter(f, k)
+		if err != nil {
+			return err
 		}
-		if k < 2 {
-			position, weight, taps = padToFours(position, weight, taps, p.limit[k])
-			if position == nil {
-				return unsuitableError(f)
-			}
-		} else {
-			position, weight, taps = padToPairs(position, weight, taps)
-		}
-		first[k] = position
-		p.taps[k], at[k] = int32(taps), len(tables)
-		for _, v := range position {
+		first[k] = filter.position
+		p.taps[k] = int32(filter.taps)
+		positionAt[k] = len(tables)
+		for _, v := range filter.position {
 			tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
 		}
-		at[4+k] = len(tables)
-		for i, v := range weight {
-			if k < 2 {
+		weightAt[k] = len(tables)
+		if k < 2 {
+			for _, v := range filter.weight {
 				tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
-			} else if i%2 == 1 {
-				u := weight[i-1]
-				tables = append(tables, byte(u), byte(v), byte(u>>8), byte(v>>8))
 			}
+		} else {
+			tables = appendPairs(tables, filter.weight)
 		}
 		tables = append(tables, make([]byte, -len(tables)&3)...)
 	}
-	for p.tile = frameRows; ; p.tile /= 2 {
-		if p.tile == 0 { // the scale factor is too small
-			return unsuitableError(f)
-		}
-		rows := func(k int) (most int32) { // maximal number of source rows of plane k for a tile
-			for y := 0; y < f.Height; y += int(p.tile) {
-				most = max(most, first[k][min(y+int(p.tile), f.Height)-1]+p.taps[k]-first[k][y])
-			}
-			return most
-		}
-		p.lumaRows, p.chromaRows = rows(2), rows(3)
-		x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows))
-		if x.call.shared <= frameScratch {
-			break
-		}
+	if !x.chooseTile(f, &first) {
+		return unsuitableError(f)
 	}
 	x.call.kernel = "frame_scaled"
 	x.call.grid = uint32(
@@ -147,9 +119,75 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 		return err
 	}
 	for k := range f.Taps {
-		p.position[k], p.weight[k] = base+uintptr(at[k]), base+uintptr(at[4+k])
+		p.position[k] = base + uintptr(positionAt[k])
+		p.weight[k] = base + uintptr(weightAt[k])
 	}
 	return nil
+}
+
+// frameFilter is a filter of one axis of a plane.
+type frameFilter struct {
+	position []int32 // first sample of each row or column
+	weight   []int16 // taps weights of each row or column
+	taps     int
+}
+
+// padFilter returns filter k of a form with taps that the kernel can read. It sets the limit of the
+// samples. Filters 0 and 1 are those of columns.
+func (x *Frames) padFilter(f *FrameForm, k int) (out frameFilter, err error) {
+	position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
+	limit := &x.params.limit[k]
+	for i, from := range position {
+		for j, w := range weight[i*taps : (i+1)*taps] {
+			if w != 0 {
+				*limit = max(*limit, from+int32(j)+1)
+			}
+		}
+		isAscending := i == 0 || from >= position[i-1]
+		if from < 0 || !isAscending {
+			return out, unsuitableError(f)
+		}
+	}
+	if k >= 2 {
+		out.position, out.weight, out.taps = padToPairs(position, weight, taps)
+		return out, nil
+	}
+	out.position, out.weight, out.taps = padToFours(position, weight, taps, *limit)
+	if out.position == nil {
+		return out, unsuitableError(f)
+	}
+	return out, nil
+}
+
+// appendPairs appends pairs of weights: the low bytes of both, then the high bytes.
+func appendPairs(tables []byte, weight []int16) []byte {
+	for i := 1; i < len(weight); i += 2 {
+		u, v := weight[i-1], weight[i]
+		tables = append(tables, byte(u), byte(v), byte(u>>8), byte(v>>8))
+	}
+	return tables
+}
+
+// chooseTile chooses the largest tile whose source rows fit into shared memory. It returns false if
+// none does, because the scale factor is too small.
+func (x *Frames) chooseTile(f *FrameForm, first *[4][]int32) bool {
+	p := &x.params
+	for p.tile = frameRows; p.tile > 0; p.tile /= 2 {
+		rows := func(k int) (most int32) { // maximal number of source rows of plane k for a tile
+			for y := 0; y < f.Height; y += int(p.tile) {
+				end := min(y+int(p.tile), f.Height)
+				most = max(most, first[k][end-1]+p.taps[k]-first[k][y])
+			}
+			return most
+		}
+		p.lumaRows = rows(2)
+		p.chromaRows = rows(3)
+		x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows))
+		if x.call.shared <= frameScratch {
+			return true
+		}
+	}
+	return false
 }
 
 // padToFours changes filters to a multiple of four taps, all before limit. It returns nil if there
@@ -159,7 +197,8 @@ func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int3
 	if int(limit) < n {
 		return nil, nil, 0
 	}
-	to, out := make([]int32, len(position)), make([]int16, len(position)*n)
+	to := make([]int32, len(position))
+	out := make([]int16, len(position)*n)
 	for i, first := range position {
 		to[i] = min(first, limit-int32(n))
 		for j, w := range weight[i*taps : (i+1)*taps] {
@@ -174,7 +213,8 @@ func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int3
 // padToPairs changes filters to an even number of taps that start at even samples.
 func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 	n := (taps + 2) &^ 1
-	to, out := make([]int32, len(position)), make([]int16, len(position)*n)
+	to := make([]int32, len(position))
+	out := make([]int16, len(position)*n)
 	for i, first := range position {
 		to[i] = first &^ 1
 		copy(out[i*n+int(first&1):], weight[i*taps:(i+1)*taps])
@@ -199,7 +239,9 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 			"rows of frames that are to be scaled are not a multiple of 4 bytes apart").
 			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
-	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
+	p.outRow = 3 * int64(p.width)
+	p.outColumn = 3
+	p.outChannel = 1
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
@@ -210,7 +252,8 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	for len(from) > 0 {
 		n := min(len(from), framesOfLaunch)
 		for i := range n {
-			p.planes[i], p.outs[i] = from[i].Luma, out[i]
+			p.planes[i] = from[i].Luma
+			p.outs[i] = out[i]
 		}
 		k := x.call
 		k.grid *= uint32(n)

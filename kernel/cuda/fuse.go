@@ -119,7 +119,8 @@ const (
 
 // describeGroup fills the parameters that do not depend on the kernel, and chooses the kernel.
 func (g *fuseGroup) describeGroup() error {
-	f, op := g.f, g.f.op
+	f := g.f
+	op := g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
 	p.batch = int64(f.batch)
@@ -129,67 +130,29 @@ func (g *fuseGroup) describeGroup() error {
 	p.outEntry = bytesStep(&op.Out, 0)
 	p.outRow = bytesStep(&op.Out, 1)
 	p.outColumn = bytesStep(&op.Out, 2)
-	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
+	p.outType = uint8(op.Out.DType)
+	p.clock = uint8(op.Clock)
+	p.epsilon = op.Epsilon
 	p.timeType = uint8(op.Targets.DType)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
 	if v := op.Valid; v != nil {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
-	lean, mapped := op.Counts == nil, true
-	dense := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
+	lean := op.Counts == nil
+	mapped := true
+	isDenseOut := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
 	for i := g.from; i < g.to; i++ {
-		s, x := &op.Series[i], &p.s[i-g.from]
-		d := columnCount(s)
-		if d > math.MaxInt32/2 {
-			return tooLargeError(f.l.op, "channels", d)
-		}
-		axis := len(s.Values.Shape) - 2
-		x.columns = int32(d)
-		x.n = int32(min(s.Values.Shape[axis], math.MaxInt32))
-		x.row = bytesStep(&s.Values, axis)
-		x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
-		if axis == 1 {
-			x.entry = bytesStep(&s.Values, 0)
-		}
-		x.timesEntry, x.timesRow = timeSteps(&s.Times)
-		switch s.Times.DType {
-		case robocache.Float64:
-			x.flags = streamTimesF64
-		case robocache.Float32:
-			x.flags = streamTimesF32
-		}
-		if s.Lengths != nil {
-			x.flags |= streamLengths
-			x.rowsStep = bytesStep(s.Lengths, 0)
-		}
-		if s.Offsets != nil {
-			x.flags |= streamOffsets
-			x.rowsStep = bytesStep(s.Offsets, 0)
-		}
-		if s.Lengths != nil || s.Offsets != nil {
-			p.ragged = 1
-		}
-		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask &&
-			op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64 {
-			x.flags |= streamBrief
-		}
-		x.maxGap = s.Rule.MaxGap
-		x.mode = uint8(s.Rule.Mode)
-		x.edge = uint8(s.Rule.Edge)
-		x.dtype = uint8(s.Values.DType)
-		x.out = int64(g.col+g.cols) * p.outColumn
-		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i},
-				"continuous signs are not made on a GPU").
-				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
-		}
-		if err := checkForms(f.l.op, i, &s.Rule); err != nil {
+		s := &op.Series[i]
+		if err := g.describeStream(i); err != nil {
 			return err
 		}
-		a, b := fastKernels(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
-		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && fitsInt32(x.row)
-		lean, mapped = lean && a && ok, mapped && b && ok
-		g.cols += d
+		columns := columnCount(s)
+		isDense := s.Values.Step(len(s.Values.Shape)-1) == 1 || columns <= 1
+		fits := isDenseOut && isDense && fitsInt32(p.s[i-g.from].row)
+		canLean, canMapped := fastKernels(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
+		lean = lean && canLean && fits
+		mapped = mapped && canMapped && fits
+		g.cols += columns
 	}
 	switch {
 	case lean && g.cols > 0:
@@ -198,7 +161,8 @@ func (g *fuseGroup) describeGroup() error {
 		g.kind = fuseMapped
 	}
 	for i := g.from; i < g.to; i++ {
-		s, x := &op.Series[i], &p.s[i-g.from]
+		s := &op.Series[i]
+		x := &p.s[i-g.from]
 		x.extra = -1
 		if g.kind == fuseAny || g.kind == fuseMapped && hasEpilogue(&s.Epilogue) {
 			x.extra = f.table.appendExtra(
@@ -213,6 +177,61 @@ func (g *fuseGroup) describeGroup() error {
 		g.chooseVector(size)
 	}
 	return nil
+}
+
+// describeStream fills the parameters of stream i of the operation. Its columns follow those of the
+// streams before it.
+func (g *fuseGroup) describeStream(i int) error {
+	f := g.f
+	op := f.op
+	s := &op.Series[i]
+	p := &g.p
+	x := &p.s[i-g.from]
+	columns := columnCount(s)
+	if columns > math.MaxInt32/2 {
+		return tooLargeError(f.l.op, "channels", columns)
+	}
+	axis := len(s.Values.Shape) - 2
+	x.columns = int32(columns)
+	x.n = int32(min(s.Values.Shape[axis], math.MaxInt32))
+	x.row = bytesStep(&s.Values, axis)
+	x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
+	if axis == 1 {
+		x.entry = bytesStep(&s.Values, 0)
+	}
+	x.timesEntry, x.timesRow = timeSteps(&s.Times)
+	switch s.Times.DType {
+	case robocache.Float64:
+		x.flags = streamTimesF64
+	case robocache.Float32:
+		x.flags = streamTimesF32
+	}
+	if s.Lengths != nil {
+		p.ragged = 1
+		x.flags |= streamLengths
+		x.rowsStep = bytesStep(s.Lengths, 0)
+	}
+	if s.Offsets != nil {
+		p.ragged = 1
+		x.flags |= streamOffsets
+		x.rowsStep = bytesStep(s.Offsets, 0)
+	}
+	isNanoseconds := op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64
+	isLinear := s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask
+	if isLinear && isNanoseconds {
+		x.flags |= streamBrief
+	}
+	x.maxGap = s.Rule.MaxGap
+	x.mode = uint8(s.Rule.Mode)
+	x.edge = uint8(s.Rule.Edge)
+	x.dtype = uint8(s.Values.DType)
+	x.out = int64(g.col+g.cols) * p.outColumn
+	if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
+		return robocache.Unsupported(f.l.op, robocache.Where{"stream": i},
+			"continuous signs are not made on a GPU").
+			WithHint("kernel.ContinuousSigns before the copy, or the CPU")
+	}
+	return checkForms(f.l.op, i, &s.Rule)
 }
 
 // bytesStep returns a stride in bytes.
@@ -248,7 +267,8 @@ func (g *fuseGroup) chooseVector(size int) {
 		out := int64(e * size)
 		ok := p.outRow%out == 0 && (g.f.batch == 1 || p.outEntry%out == 0)
 		for i := g.from; i < g.to && ok; i++ {
-			s, x := &g.f.op.Series[i], &p.s[i-g.from]
+			s := &g.f.op.Series[i]
+			x := &p.s[i-g.from]
 			in := int64(e * s.Values.DType.Size())
 			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 &&
 				(g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
@@ -323,8 +343,8 @@ func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fus
 	p.vectors = int32(vectors)
 	k := call{kernel: name, params: paramsOf(p), early: true}
 	k.block, k.grid, k.shared = g.chooseShape(p, vector, how)
-	if how == fuseTiles && p.hasLongStream() &&
-		int64(k.grid) <= 2*int64(f.on.chipInfo().processors) {
+	isSmall := int64(k.grid) <= 2*int64(f.on.chipInfo().processors)
+	if how == fuseTiles && isSmall && p.hasLongStream() {
 		// Blocks that start early occupy space that the last blocks of the previous launch need.
 		// Measured on an H200, early and not early: 64×4096→1024×128 bf16 17.1 and 12.4 µs, 32×4096
 		// f32 16.3 and 11.6 µs. For short streams, starting early is faster.
@@ -356,7 +376,8 @@ func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *stream
 	l.bind(n, &h.valid, op.Valid)
 	l.bind(n, &h.counts, op.Counts)
 	for i := g.from; i < g.to; i++ {
-		s, x := &op.Series[i], stream(i-g.from)
+		s := &op.Series[i]
+		x := stream(i - g.from)
 		l.bind(n, &x.values, &s.Values)
 		l.bind(n, &x.times, &s.Times)
 		l.bind(n, &x.rows, s.Lengths)
@@ -367,14 +388,17 @@ func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *stream
 // chooseCall enables the call for vectors if all addresses are aligned. Otherwise it enables the
 // call for single columns.
 func (g *fuseGroup) chooseCall(addrs []uintptr) {
-	calls, grids := g.f.l.calls, g.grids
+	calls := g.f.l.calls
+	grids := g.grids
 	for _, n := range g.alignments {
 		if !n.isMet(addrs) {
-			calls[g.wide].grid, calls[g.narrow].grid = 0, grids[1]
+			calls[g.wide].grid = 0
+			calls[g.narrow].grid = grids[1]
 			return
 		}
 	}
-	calls[g.wide].grid, calls[g.narrow].grid = grids[0], 0
+	calls[g.wide].grid = grids[0]
+	calls[g.narrow].grid = 0
 }
 
 // checkForms rejects rotations in forms that no GPU kernel supports.

@@ -27,7 +27,8 @@ func (f *fuseBuilder) checkValues(addrs []uintptr, stream uintptr) error {
 		s.Times = *from.fetchTensor(&f.op.Series[i].Times)
 		s.Lengths = from.fetchTensor(s.Lengths)
 		s.Offsets = from.fetchTensor(s.Offsets)
-		s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
+		s.Rule.Quats = nil
+		s.Epilogue = kernel.Epilogue{}
 	}
 	if from.err != nil {
 		return from.err
@@ -68,16 +69,19 @@ func (f *fetcher) fetchStrided(
 		if n == 0 {
 			return t
 		}
-		lo, hi = lo+min(0, (n-1)*stride[i]), hi+max(0, (n-1)*stride[i])
+		lo += min(0, (n-1)*stride[i])
+		hi += max(0, (n-1)*stride[i])
 	}
-	t.Base, t.Data = -lo, make([]byte, (hi-lo)*d.Size())
+	t.Base = -lo
+	t.Data = make([]byte, (hi-lo)*d.Size())
 	f.fetchBytes(t.Data, addr-uintptr(t.Base*d.Size()))
 	return t
 }
 
 func (f *fetcher) fetchBytes(b []byte, from uintptr) {
 	if f.err == nil && !f.waited {
-		f.err, f.waited = f.l.launcher.waitStream(f.stream), true
+		f.err = f.l.launcher.waitStream(f.stream)
+		f.waited = true
 	}
 	if f.err == nil {
 		f.err = f.l.launcher.copyOut(b, from, f.stream)

@@ -105,7 +105,8 @@ func (t *paramTable) appendExtra(rule *kernel.Rule, e *kernel.Epilogue, column i
 		after:     rule.After,
 		quatCount: -1,
 	}
-	x.period, x.lo = rule.Period, 0
+	x.period = rule.Period
+	x.lo = 0
 	if x.period == 0 {
 		x.period = 2 * math.Pi
 	}
@@ -131,7 +132,9 @@ func (t *paramTable) appendExtra(rule *kernel.Rule, e *kernel.Epilogue, column i
 		x.clip, x.clipLo, x.clipHi = 1, e.Clip[0], e.Clip[1]
 	}
 	if a := e.Augment; a != nil {
-		x.augment, x.noise, x.dropout = 1, a.Noise, a.Dropout
+		x.augment = 1
+		x.noise = a.Noise
+		x.dropout = a.Dropout
 		x.scaleLo, x.scaleHi = a.ScaleLo, a.ScaleHi
 		key := a.Key()
 		x.key0, x.key1 = key[0], key[1]

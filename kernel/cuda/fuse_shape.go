@@ -43,7 +43,8 @@ func (g *fuseGroup) chooseShape(
 		return g.stagedShape(p, vector, how)
 	}
 	c := g.f.on.chipInfo()
-	threads, tile := 128, int(p.rows)
+	threads := 128
+	tile := int(p.rows)
 	streams := int(p.streams)
 	if g.kind == fuseAny {
 		threads = 256
@@ -65,13 +66,16 @@ func (g *fuseGroup) chooseShape(
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
-		for tile > 2 &&
-			p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		blocks := func() int64 {
+			return p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
+		}
+		for tile > 2 && blocks() < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
-		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
+		p.work = blocks()
 	}
-	p.tile, p.tiles = int32(tile), int32(ceilDiv(int64(p.rows), int64(tile)))
+	p.tile = int32(tile)
+	p.tiles = int32(ceilDiv(int64(p.rows), int64(tile)))
 	at := spanBytes * streams
 	p.plan = int32(at)
 	if g.kind == fuseAny {
@@ -159,7 +163,8 @@ func (g *fuseGroup) layoutShared(p *fuseParams, how fuseWay, buffers int) {
 	if how == fuseWhole {
 		p.plan = int32(at)
 		at += rowBytes * int(p.rows) * int(p.streams)
-		p.zeros, p.zeroBytes = int32(at), 0
+		p.zeros = int32(at)
+		p.zeroBytes = 0
 		for i := range int(p.streams) {
 			p.zeroBytes = max(p.zeroBytes, int32(align16(int(p.s[i].row))))
 		}
@@ -174,7 +179,8 @@ func (g *fuseGroup) layoutShared(p *fuseParams, how fuseWay, buffers int) {
 	timestamps := 0
 	for i := range int(p.streams) {
 		x := &p.s[i]
-		x.pivots, x.most = int32(timestamps), max(x.n, 1)
+		x.pivots = int32(timestamps)
+		x.most = max(x.n, 1)
 		timestamps += (int(x.n) + 3) &^ 1
 	}
 	at = int(p.pivots) + 8*timestamps
@@ -183,7 +189,8 @@ func (g *fuseGroup) layoutShared(p *fuseParams, how fuseWay, buffers int) {
 		x.staged = int32(at)
 		at += align16(int(x.n)*int(x.row) + 16)
 	}
-	p.bufferBytes, p.buffers = int32(align16(at)), int32(buffers)
+	p.bufferBytes = int32(align16(at))
+	p.buffers = int32(buffers)
 }
 
 // stagedBytes returns the shared memory of a block.
@@ -195,41 +202,49 @@ func stagedBytes(p *fuseParams) int { return int(p.buffer + p.buffers*p.bufferBy
 func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	c := g.f.on.chipInfo()
 	op := g.f.op
-	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 ||
-		op.Targets.DType == robocache.Float32 || p.batch < int64(c.processors)/2 {
+	hasDenseTargets := p.targetsRow == 8 && op.Targets.DType != robocache.Float32
+	isNanoseconds := op.Clock == kernel.Nanoseconds && hasDenseTargets
+	fillsChip := p.batch >= int64(c.processors)/2
+	if g.kind == fuseAny || !isNanoseconds || p.rows > 1024 || !fillsChip {
 		return fuseTiles
 	}
 	var in, out int64
 	for i := g.from; i < g.to; i++ {
-		s, x := &op.Series[i], &p.s[i-g.from]
+		s := &op.Series[i]
+		x := &p.s[i-g.from]
 		size := int64(s.Values.DType.Size())
-		if s.Offsets != nil || s.Times.DType == robocache.Float32 || x.timesRow != 8 ||
-			x.row != int64(x.columns)*size || x.n > 8192 || int64(x.n)*x.row > 1<<17 {
+		hasDenseTimes := x.timesRow == 8 && s.Times.DType != robocache.Float32
+		hasDenseRows := s.Offsets == nil && x.row == int64(x.columns)*size
+		isSmall := x.n <= 8192 && int64(x.n)*x.row <= 1<<17
+		if !hasDenseTimes || !hasDenseRows || !isSmall {
 			return fuseTiles
 		}
 		in += int64(x.n) * (x.row + 8)
 		out += int64(p.rows) * x.row
 	}
-	packed := p.outRow == int64(g.f.cols)*p.outColumn && g.cols == g.f.cols &&
-		p.outColumn == int64(op.Out.DType.Size())
+	isPacked := p.outColumn == int64(op.Out.DType.Size()) &&
+		p.outRow == int64(g.f.cols)*p.outColumn
+	writesAll := isPacked && g.cols == g.f.cols
+	fillsOften := p.batch >= int64(4*c.processors)
 	how := fuseTiles
 	switch {
-	case in > 4*out:
-	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
+	case in > 4*out || !writesAll:
+	case g.vector == 1 && p.outRow <= 256*int64(p.streams):
 		how = fuseRows
-	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out &&
-		p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
+	case g.vector > 1 && g.kind == fuseLean && in < 2*out && fillsOften && g.cols/4 <= 512:
 		how = fuseWhole
 	}
 	switch fuseChoice {
 	case "tiles":
 		how = fuseTiles
 	case "whole":
-		if how = fuseRows; g.vector > 1 {
+		switch {
+		case g.vector == 1:
+			how = fuseRows
+		case g.kind == fuseLean:
+			how = fuseWhole
+		default:
 			how = fuseTiles
-			if g.kind == fuseLean {
-				how = fuseWhole
-			}
 		}
 	}
 	if how == fuseTiles {

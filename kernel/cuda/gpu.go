@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -48,7 +49,9 @@ func openGPU(number int) (*gpu, error) {
 			Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(number))
 	}
 	g := &gpu{driver: d, number: number, modules: map[string]*module{}}
-	handle, name, context := new(int32), new([256]byte), new(uintptr)
+	handle := new(int32)
+	name := new([256]byte)
+	context := new(uintptr)
 	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(number)); code != 0 {
 		return nil, g.driverError("find the device", code)
 	}
@@ -176,8 +179,8 @@ func (g *gpu) launchCall(k *call, stream uintptr) error {
 		}
 		f = k.device.(*function)
 	}
-	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared ||
-		k.grid > 1<<31-1 {
+	hasThreads := k.block > 0 && k.block <= uint32(f.maxThreads)
+	if !hasThreads || int(k.shared) > f.maxShared || k.grid > math.MaxInt32 {
 		return g.limitError(k, f)
 	}
 	s := scratch.Get().(*scratchWords)
@@ -207,7 +210,8 @@ func (g *gpu) launchKernel(s *scratchWords, k *call, f *function, stream uintptr
 		}
 		if k.early && f.early {
 			s.attr.id, s.attr.value[0] = attrEarly, 1
-			s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
+			s.launch.attrs = unsafe.Pointer(&s.attr)
+			s.launch.count = 1
 		}
 	}
 	pushed, code := g.enter()

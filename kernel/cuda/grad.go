@@ -28,44 +28,38 @@ const (
 	gradOwned   = 1024 // kPiece * kOwned
 )
 
-// prepareFuseGrad prepares the backward pass of one stream. The gradient of each sample is summed
-// in target order, so that the bits are the same in each run.
-func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
+// gradParamsOf returns the parameters of the backward pass without addresses.
+func gradParamsOf(op *kernel.FuseGradOp) *gradParams {
 	s := &op.Series
-	l := newLaunch(d.launcher, "fuse_grad", op)
-	if op.Grad.Len() == 0 {
-		return l, nil
-	}
 	p := &gradParams{
 		batch:    int64(op.Out.Shape[0]),
 		targetsN: int32(op.Out.Shape[1]),
 		columns:  int32(op.Out.Shape[2]),
 	}
-	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
-	if max(rows, op.Out.Shape[1], op.Out.Shape[2]) > math.MaxInt32/2 {
-		return nil, tooLargeError(
-			"fuse_grad",
-			"elements of an axis",
-			max(rows, op.Out.Shape[1], op.Out.Shape[2]),
-		)
-	}
-	p.n, p.raggedRows = int32(rows), int64(rows)
+	axis := len(op.Grad.Shape) - 2
+	rows := op.Grad.Shape[axis]
+	p.n = int32(rows)
+	p.raggedRows = int64(rows)
 	p.timesEntry, p.timesRow = timeSteps(&s.Times)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
 	p.outEntry = bytesStep(&op.Out, 0)
 	p.outRow = bytesStep(&op.Out, 1)
 	p.outColumn = bytesStep(&op.Out, 2)
-	axis := len(op.Grad.Shape) - 2
-	p.gradRow, p.gradColumn = bytesStep(&op.Grad, axis), bytesStep(&op.Grad, axis+1)
+	p.gradRow = bytesStep(&op.Grad, axis)
+	p.gradColumn = bytesStep(&op.Grad, axis+1)
 	if axis == 1 {
 		p.gradEntry = bytesStep(&op.Grad, 0)
 	}
-	p.maxGap, p.epsilon, p.clock = s.Rule.MaxGap, op.Epsilon, uint8(op.Clock)
-	p.mode, p.edge = uint8(s.Rule.Mode), uint8(s.Rule.Edge)
+	p.maxGap = s.Rule.MaxGap
+	p.epsilon = op.Epsilon
+	p.clock = uint8(op.Clock)
+	p.mode = uint8(s.Rule.Mode)
+	p.edge = uint8(s.Rule.Edge)
 	p.dtype = uint8(s.Values.DType)
 	p.outType = uint8(op.Out.DType)
 	p.gradType = uint8(op.Grad.DType)
-	p.timeType, p.targetType = uint8(s.Times.DType), uint8(op.Targets.DType)
+	p.timeType = uint8(s.Times.DType)
+	p.targetType = uint8(op.Targets.DType)
 	p.chunk = min(p.columns, gradThreads)
 	p.chunks = int32(ceilDiv(int64(p.columns), int64(p.chunk)))
 	p.samples = gradOwned / p.chunk
@@ -83,6 +77,23 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 		p.flags |= streamOffsets
 		p.work = int64(p.groups) * int64(p.chunks)
 	}
+	return p
+}
+
+// prepareFuseGrad prepares the backward pass of one stream. The gradient of each sample is summed
+// in target order, so that the bits are the same in each run.
+func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
+	s := &op.Series
+	l := newLaunch(d.launcher, "fuse_grad", op)
+	if op.Grad.Len() == 0 {
+		return l, nil
+	}
+	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
+	most := max(rows, op.Out.Shape[1], op.Out.Shape[2])
+	if most > math.MaxInt32/2 {
+		return nil, tooLargeError("fuse_grad", "elements of an axis", most)
+	}
+	p := gradParamsOf(op)
 	n := l.addCall(
 		call{
 			kernel: "fuse_grad",

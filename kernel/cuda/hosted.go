@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"unsafe"
@@ -86,16 +87,12 @@ func (h *Hosted) runOnDevice(tensors []*kernel.Tensor, f func() error) (err erro
 		t.Data, t.Base = nil, 0
 	}
 	err = f()
-	if waited := h.d.Wait(h.stream); err == nil {
-		err = waited
-	}
+	err = cmp.Or(err, h.d.Wait(h.stream))
 	for i, t := range tensors {
 		*t = saved[i]
 	}
 	for _, r := range list {
-		if back := h.d.CopyOut(r.data, r.addr); err == nil {
-			err = back
-		}
+		err = cmp.Or(err, h.d.CopyOut(r.data, r.addr))
 	}
 	return err
 }
@@ -115,7 +112,8 @@ func (h *Hosted) runWith(op kernel.Op, f func() error) (err error) {
 	switch op := op.(type) {
 	case *kernel.FuseGradOp:
 		s, out := op.Series, op.Out
-		s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
+		s.Epilogue = kernel.Epilogue{}
+		s.Rule.Quats = nil
 		s.Values = kernel.Tensor{
 			DType: s.Values.DType,
 			Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0),

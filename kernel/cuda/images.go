@@ -29,6 +29,18 @@ type imageParams struct {
 // imageQuads is kQuads of src/images.cu.
 const imageQuads = 1024
 
+// imagesCall returns the call that augments the images of some parts.
+func imagesCall(p *imageParams) call {
+	return call{
+		kernel: "augment_images",
+		block:  256,
+		shared: 3072,
+		early:  true,
+		params: paramsOf(p),
+		args:   func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) },
+	}
+}
+
 // prepareImages prepares the augmentation of images by their draws. One launch handles all cameras.
 func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 	l := newLaunch(d.launcher, "augment", op)
@@ -47,11 +59,10 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 	for i := range op.Parts {
 		part := &op.Parts[i]
 		s, o := part.Src.Shape, part.Out.Shape
-		at := table
+		at := uintptr(0) // no table
 		if part.Table != nil {
+			at = table
 			table += 4 * uintptr(len(part.Table))
-		} else {
-			at = 0
 		}
 		if part.Out.Len() == 0 {
 			continue
@@ -61,15 +72,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
-			k := call{
-				kernel: "augment_images",
-				block:  256,
-				shared: 3072,
-				early:  true,
-				params: paramsOf(p),
-			}
-			k.args = func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }
-			n = l.addCall(k)
+			n = l.addCall(imagesCall(p))
 		}
 		x := &p.s[p.parts]
 		*x = imagePart{

@@ -105,7 +105,8 @@ type Launch struct {
 func newLaunch(on launcher, name string, op kernel.Op) *Launch {
 	l := &Launch{op: name, launcher: on, number: map[*kernel.Tensor]int{}}
 	for i, t := range op.Tensors() {
-		l.number[t], l.sizes = i, append(l.sizes, uintptr(t.DType.Size()))
+		l.number[t] = i
+		l.sizes = append(l.sizes, uintptr(t.DType.Size()))
 	}
 	return l
 }

@@ -215,7 +215,8 @@ func (g *gpu) uploadBytes(b []byte) (uintptr, error) {
 			uintptr(len(b)),
 			*s,
 		)
-		if waited := cudahost.Call(g.f.StreamSynchronize, *s); code == 0 {
+		waited := cudahost.Call(g.f.StreamSynchronize, *s)
+		if code == 0 {
 			code = waited
 		}
 		cudahost.Call(g.f.StreamDestroy_v2, *s)

@@ -83,7 +83,8 @@ func (g *gpu) loadModule(source string) *module {
 	if imageOverride != nil {
 		b, e := imageOverride(source, g.chip)
 		if b != nil || e != nil {
-			list, err = []images.Image{{Arch: g.chip.major*10 + g.chip.minor, Code: b}}, e
+			list = []images.Image{{Arch: g.chip.major*10 + g.chip.minor, Code: b}}
+			err = e
 		}
 	}
 	if err != nil {
@@ -108,7 +109,9 @@ func (g *gpu) loadModule(source string) *module {
 		})
 		runtime.KeepAlive(image.Code)
 		if code == 0 {
-			m.handle, m.err, m.early = *handle, nil, !image.PTX && image.Arch >= 90
+			m.handle = *handle
+			m.err = nil
+			m.early = !image.PTX && image.Arch >= 90
 			return m
 		}
 		m.err = robocache.At(

@@ -73,7 +73,8 @@ func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 		copy(p.from[:n], from)
 		copy(p.to[:n], to)
 		k := x.call
-		k.grid, k.params = uint32(n)*uint32(blocks), paramsOf(&p)
+		k.grid = uint32(n) * uint32(blocks)
+		k.params = paramsOf(&p)
 		if err := x.on.launchCall(&k, stream); err != nil {
 			return err
 		}

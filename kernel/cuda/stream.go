@@ -89,7 +89,8 @@ func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error)
 	if err != nil {
 		return us, err
 	}
-	events, ms := new([2]uintptr), new(float32) // start, end
+	events := new([2]uintptr)
+	ms := new(float32) // start, end
 	for i := range events {
 		if err := g.callDriver("make an event", g.f.EventCreate, ptr(&events[i]), 0); err != nil {
 			return us, err

@@ -47,40 +47,9 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		p := new(voxelParams)
 		*p = plan.params
 		all = append(all, p)
-		n := l.addCall(
-			call{
-				kernel: step.kernel,
-				grid:   step.grid,
-				block:  step.block,
-				shared: step.shared,
-				early:  step.early,
-				params: paramsOf(p),
-				args: func() string {
-					return fmt.Sprintf(
-						"%s of points %s %v, grid %v, batch %d",
-						op.Mode,
-						op.Points.DType,
-						op.Points.Shape,
-						op.Grid,
-						p.batch,
-					)
-				},
-			},
-		)
-		if step.blank {
-			continue
-		}
-		l.bind(n, &p.points, &op.Points)
-		l.bind(n, &p.index, op.Lengths)
-		l.bind(n, &p.index, op.Offsets)
-		l.bind(n, &p.out, op.Out)
-		l.bind(n, &p.coords, op.Coords)
-		l.bind(n, &p.rows, op.Rows)
-		l.bind(n, &p.counts, op.Counts)
-		l.bind(n, &p.found, op.Found)
-		l.bind(n, &p.stats, op.Stats)
-		if op.Mode.Featured() {
-			l.bind(n, &p.features, op.Features)
+		n := l.addCall(step.call(op, p))
+		if !step.blank {
+			l.bindVoxels(n, p, op)
 		}
 	}
 	scratch := l.number[op.Scratch]
@@ -92,13 +61,51 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 			p.scratch = aligned(addrs)
 		}
 	})
-	if plan.params.batch > 0 &&
-		(op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
+	checksIndex := op.Validate && plan.params.entries != equalEntries
+	if plan.params.batch > 0 && (checksIndex || op.Outside == kernel.FailOutside) {
 		l.after = func(addrs []uintptr, stream uintptr) error {
 			return checkVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
 		}
 	}
 	return l, nil
+}
+
+// call returns the call of a step.
+func (s *voxelStep) call(op *kernel.VoxelOp, p *voxelParams) call {
+	return call{
+		kernel: s.kernel,
+		grid:   s.grid,
+		block:  s.block,
+		shared: s.shared,
+		early:  s.early,
+		params: paramsOf(p),
+		args: func() string {
+			return fmt.Sprintf(
+				"%s of points %s %v, grid %v, batch %d",
+				op.Mode,
+				op.Points.DType,
+				op.Points.Shape,
+				op.Grid,
+				p.batch,
+			)
+		},
+	}
+}
+
+// bindVoxels binds the parameters of call n to the tensors of the operation.
+func (l *Launch) bindVoxels(n int, p *voxelParams, op *kernel.VoxelOp) {
+	l.bind(n, &p.points, &op.Points)
+	l.bind(n, &p.index, op.Lengths)
+	l.bind(n, &p.index, op.Offsets)
+	l.bind(n, &p.out, op.Out)
+	l.bind(n, &p.coords, op.Coords)
+	l.bind(n, &p.rows, op.Rows)
+	l.bind(n, &p.counts, op.Counts)
+	l.bind(n, &p.found, op.Found)
+	l.bind(n, &p.stats, op.Stats)
+	if op.Mode.Featured() {
+		l.bind(n, &p.features, op.Features)
+	}
 }
 
 // checkVoxels checks values after a run: lengths and offsets (Validate), and the first point
@@ -118,7 +125,8 @@ func checkVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	}
 	var first [8]byte // first field of Head
 	f.fetchBytes(first[:], scratch)
-	row, b := int(int64(binary.LittleEndian.Uint64(first[:]))), 0
+	row := int(int64(binary.LittleEndian.Uint64(first[:])))
+	b := 0
 	if f.err != nil || row == -1 {
 		return f.err
 	}
@@ -130,10 +138,12 @@ func checkVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 			}
 		}
 	case l.Batched:
-		b, row = row/l.Rows, row%l.Rows
+		b = row / l.Rows
+		row = row % l.Rows
 	}
 	// Read the point as a tensor of one point.
-	at, rank := row*op.Points.Step(len(op.Points.Shape)-2), len(op.Points.Shape)
+	at := row * op.Points.Step(len(op.Points.Shape)-2)
+	rank := len(op.Points.Shape)
 	if rank == 3 {
 		at += b * op.Points.Step(0)
 	}

@@ -77,22 +77,27 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	}
 	step := func(t *kernel.Tensor, axis int) int64 { return int64(t.Step(axis)) }
 	at := len(op.Points.Shape) - 2
-	p.pointRow, p.pointAxis = step(&op.Points, at), step(&op.Points, at+1)
+	p.pointRow = step(&op.Points, at)
+	p.pointAxis = step(&op.Points, at+1)
 	if at == 1 {
 		p.pointEntry = step(&op.Points, 0)
 	}
 	if op.Mode.Featured() {
 		f := op.Features
-		p.featureType, p.featureRow, p.featureColumn = uint8(f.DType), step(f, at), step(f, at+1)
+		p.featureType = uint8(f.DType)
+		p.featureRow = step(f, at)
+		p.featureColumn = step(f, at+1)
 		if at == 1 {
 			p.featureEntry = step(f, 0)
 		}
 	}
 	switch {
 	case op.Lengths != nil:
-		p.entries, p.indexStep = lengthEntries, step(op.Lengths, 0)
+		p.entries = lengthEntries
+		p.indexStep = step(op.Lengths, 0)
 	case op.Offsets != nil:
-		p.entries, p.indexStep = offsetEntries, step(op.Offsets, 0)
+		p.entries = offsetEntries
+		p.indexStep = step(op.Offsets, 0)
 	}
 	if op.Stats != nil {
 		p.statsStep = step(op.Stats, 0)
@@ -103,16 +108,23 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		p.setDense(op, l)
 	}
 	p.setQuick(op, l)
+	p.setColumns(op)
+}
+
+// setColumns sets how the columns of features are read.
+func (p *voxelParams) setColumns(op *kernel.VoxelOp) {
 	// Four columns are read at once if they are adjacent and every row starts at a multiple of
 	// four.
 	bytes := p.featureRow * int64(op.Points.DType.Size())
 	if op.Mode.Featured() {
 		bytes = p.featureRow * int64(op.Features.DType.Size())
 	}
-	narrow := p.featureType == uint8(robocache.Float64) || p.featureColumn != 1 || p.columns == 0 ||
-		bytes < 0 || bytes > math.MaxUint32
+	isAdjacent := p.featureColumn == 1 && p.columns > 0
+	isFour := (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0
+	isFloat64 := p.featureType == uint8(robocache.Float64)
+	fits := bytes >= 0 && bytes <= math.MaxUint32
 	p.featureBytes = uint32(bytes)
-	p.wide = flag(!narrow && (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0 && p.wide != 0)
+	p.wide = flag(p.wide != 0 && isAdjacent && isFour && !isFloat64 && fits)
 }
 
 // setQuick sets the fields of quick_cell of src/voxel.cuh. They depend on its error bound.
@@ -148,12 +160,14 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	o := op.Out
 	p.outType = uint8(o.DType)
 	if op.Bits {
-		p.outZ, p.flat = int64(o.Step(0)), flag(o.Step(0) == 1)
+		p.outZ = int64(o.Step(0))
+		p.flat = flag(o.Step(0) == 1)
 		return
 	}
 	first := 0
 	if l.Batched {
-		p.outEntry, first = int64(o.Step(0)), 1
+		p.outEntry = int64(o.Step(0))
+		first = 1
 	}
 	p.outX = int64(o.Step(first))
 	p.outY = int64(o.Step(first + 1))
@@ -169,7 +183,8 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
 	run := p.outZ
 	if op.Grid[2] == 1 {
-		if run = p.outY; op.Grid[1] == 1 {
+		run = p.outY
+		if op.Grid[1] == 1 {
 			run = p.outX
 		}
 	}

@@ -133,32 +133,11 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	p.tile = uint32(bits.Len(uint(rounds*threads)) - 1)
 	v.cutTiles(points)
 
-	shift, widest := log2Ceil(ceilDiv(p.cells, 1024)), cellShift
+	widest := cellShift
 	if counts {
-		shift, widest = log2Ceil(ceilDiv(p.cells, 256)), countShift
+		widest = countShift
 	}
-	few := p.sparse != 0 && p.rowsIn < p.cells/64 // few points are sorted, not counted
-	switch {
-	case few || shift > widest && p.cells>>widest > maxBuckets:
-		shift = max(
-			log2Ceil(p.cells)-bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))+1,
-			widest+1,
-		)
-	case shift > widest:
-		shift = widest // as many cells as can be counted
-	default:
-		for shift < widest && p.batch<<max(log2Ceil(p.cells)-shift, 0) > 1<<12 {
-			// with many entries, limit the number of blocks to a few times the capacity of the chip
-			shift++
-		}
-	}
-	if !counts && shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2 &&
-		points>>11 > p.batch*p.cells>>shift {
-		shift-- // with many points per bucket, use more blocks
-	}
-	if counts {
-		shift = max(shift, 3) // whole bytes of bits
-	}
+	shift := p.bucketShift(counts, widest, points)
 	p.shift = uint32(shift)
 	p.buckets = uint32(ceilDiv(p.cells, 1<<shift))
 	p.pitch = (p.buckets + 2) &^ 1
@@ -184,28 +163,68 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	}
 	p.log = 2
 	if !counts {
-		second.kernel, second.block = "voxel_add", 256
-		switch op.Mode {
-		case kernel.Maximum, kernel.Minimum:
-			second.kernel = "voxel_extreme"
-		case kernel.FirstPoint:
-			second.kernel = "voxel_pick"
-		}
-		cells := 0
-		if p.list == 0 {
-			cells = max(1<<shift, 8)
-		}
-		each := int64(2 * voxelOrdered) // twice the average of a bucket
-		if p.list != 0 {
-			each = voxelListed * 3 / 2
-		}
-		room := max(each*points/max(p.batch*int64(p.buckets), 1), 1024)
-		room = min(room, 64<<10, int64(chip.shared-16<<10))
-		p.room = uint32(room) &^ 15
-		second.shared = uint32(6*cells) + p.room
+		second.kernel = addKernel(op.Mode)
+		second.block = 256
+		second.shared = p.addShared(points, chip)
 		p.log = 1
 	}
 	v.steps = []voxelStep{tile, second}
+}
+
+// bucketShift returns the logarithm of the cells in a bucket. widest is the logarithm of the most
+// cells that a block can count.
+func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
+	shift := log2Ceil(ceilDiv(p.cells, 1024))
+	if counts {
+		shift = log2Ceil(ceilDiv(p.cells, 256))
+	}
+	isSparse := p.sparse != 0 && p.rowsIn < p.cells/64 // few points are sorted, not counted
+	hasTooMany := shift > widest && p.cells>>widest > maxBuckets
+	switch {
+	case isSparse || hasTooMany:
+		perBucket := bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))
+		shift = max(log2Ceil(p.cells)-perBucket+1, widest+1)
+	case shift > widest:
+		shift = widest // as many cells as can be counted
+	default:
+		for shift < widest && p.batch<<max(log2Ceil(p.cells)-shift, 0) > 1<<12 {
+			// with many entries, limit the number of blocks to a few times the capacity of the chip
+			shift++
+		}
+	}
+	canHalve := shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2
+	if !counts && canHalve && points>>11 > p.batch*p.cells>>shift {
+		shift-- // with many points per bucket, use more blocks
+	}
+	if counts {
+		shift = max(shift, 3) // whole bytes of bits
+	}
+	return shift
+}
+
+// addKernel returns the kernel that combines the points of a bucket.
+func addKernel(mode kernel.VoxelMode) string {
+	switch mode {
+	case kernel.Maximum, kernel.Minimum:
+		return "voxel_extreme"
+	case kernel.FirstPoint:
+		return "voxel_pick"
+	}
+	return "voxel_add"
+}
+
+// addShared sets the space for the points of a bucket, and returns the shared memory of a block.
+func (p *voxelParams) addShared(points int64, chip chip) uint32 {
+	cells := 0
+	perPoint := int64(voxelListed * 3 / 2)
+	if p.list == 0 {
+		cells = max(1<<p.shift, 8)
+		perPoint = 2 * voxelOrdered // twice the average of a bucket
+	}
+	space := max(perPoint*points/max(p.batch*int64(p.buckets), 1), 1024)
+	space = min(space, 64<<10, int64(chip.shared-16<<10))
+	p.room = uint32(space) &^ 15
+	return uint32(6*cells) + p.room
 }
 
 // assignAreas assigns the areas of scratch.

@@ -194,7 +194,9 @@ func (k *rows) prefetchLines() {
 
 // rowAddress loads the address of a source row into p. field is the argument with the row's index.
 func (k *rows) rowAddress(field int, p reg.GPVirtual) {
-	index, step, base := k.t, Op(memOperand(k.args, offSrcStep)), Op(memOperand(k.args, offSrc))
+	index := k.t
+	step := Op(memOperand(k.args, offSrcStep))
+	base := Op(memOperand(k.args, offSrc))
 	switch {
 	case k.left == nil:
 		MOVQ(memOperand(k.args, field), k.t)
@@ -235,7 +237,8 @@ func (k *rows) loadConstants() {
 		k.quiet = k.broadcastBits(0x7fc0)
 		fallthrough
 	case f16:
-		k.magnitude, k.most = k.broadcastBits(0x7fff7fff), YMM()
+		k.magnitude = k.broadcastBits(0x7fff7fff)
+		k.most = YMM()
 		VPXOR(k.most, k.most, k.most)
 	}
 	if k.blends16() {
@@ -358,7 +361,8 @@ func (k *rows) stepBFloat16(first int) {
 // roundBFloat16 rounds float32 to bfloat16, in the low halves. It tests for NaN first, because
 // rounding would turn some NaNs into infinity.
 func (k *rows) roundBFloat16(n int, y, u reg.VecVirtual) {
-	r, nan := registerPart(y, n), YMM()
+	r := registerPart(y, n)
+	nan := YMM()
 	VCMPPS(U8(3), r, r, registerPart(nan, n))
 	VPSRLD(U8(16), r, registerPart(u, n))
 	VPAND(registerPart(k.one, n), registerPart(u, n), registerPart(u, n))

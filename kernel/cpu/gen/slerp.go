@@ -202,7 +202,8 @@ func writeSlerp() {
 	VSUBPD(dot, one, y)
 	u := polyHalves(acosPoly, y)
 	VMULPD(y, u, u)
-	w1, w0 := YMM(), one
+	w1 := YMM()
+	w0 := one
 	MOVQ(memOperand(a, offWeight), t)
 	VMOVUPD(indexedOperand(t, row, 8, 0), w1)
 	VSUBPD(w1, w0, w0)
@@ -236,7 +237,8 @@ func writeSlerp() {
 	}
 	// Rows that hit a sample keep its bits. mask: rows that are valid; again: rows left to the
 	// reference.
-	exact, zero := GP32(), YMM()
+	exact := GP32()
+	zero := YMM()
 	VXORPD(zero, zero, zero)
 	MOVQ(memOperand(a, offWeight), t)
 	VCMPPD(U8(0), indexedOperand(t, row, 8, 0), zero, zero)
@@ -247,7 +249,8 @@ func writeSlerp() {
 	ORL(again, mask.As32())
 	ORL(exact, mask.As32())
 	JZ(LabelRef("valid"))
-	bits, to := XMM(), GP64()
+	bits := XMM()
+	to := GP64()
 	MOVQ(out, to)
 	for lane := range 4 {
 		label := fmt.Sprintf("lane%d", lane)

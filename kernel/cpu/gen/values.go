@@ -26,7 +26,8 @@ func (k *rows) loadRaw(
 // loadFloats reads n columns as float32. A copy between equal types reads them as bits.
 func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
-	m, r := indexedOperand(p, k.i, k.src.size, first*k.src.size), registerPart(y, n)
+	m := indexedOperand(p, k.i, k.src.size, first*k.src.size)
+	r := registerPart(y, n)
 	switch {
 	case k.src == f32 && n == 1:
 		VMOVSS(m, y.AsX())
@@ -79,7 +80,8 @@ func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 }
 
 func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
-	r, m := registerPart(y, n), indexedOperand(k.out, k.i, 4, 4*first)
+	r := registerPart(y, n)
+	m := indexedOperand(k.out, k.i, 4, 4*first)
 	switch {
 	case k.dst == f32 && n == 1:
 		VMOVSS(y.AsX(), m)
