@@ -109,10 +109,10 @@ func cutEpisodes(
 		if len(complete) == 0 {
 			d.segments = append(d.segments, segment{episode: e})
 		}
-		cuts.addEpisode(src, e, complete)
+		cuts.countEpisode(src, e, complete)
 	}
 	d.setInfo(opt)
-	if finding, ok := cuts.describe(); ok {
+	if finding, ok := cuts.describeCuts(); ok {
 		d.info.Findings = append(slices.Clip(d.info.Findings), finding)
 	}
 	w.View += fmt.Sprintf(" episodes %v keep_gaps %t", chosen, opt.KeepGaps)
@@ -153,7 +153,7 @@ func keptRanges(
 	return complete, nil
 }
 
-// cutSummary counts what the cuts of episodes leave out.
+// cutSummary counts the rows and episodes that cuts affect.
 type cutSummary struct {
 	episodes int             // chosen episodes
 	split    int             // episodes that are split at gaps
@@ -163,8 +163,8 @@ type cutSummary struct {
 	where    robocache.Where // the first gap at which an episode is split
 }
 
-// addEpisode counts an episode of which the complete ranges are kept.
-func (c *cutSummary) addEpisode(src robocache.Dataset, e int, complete []align.RowRange) {
+// countEpisode counts an episode of which the complete ranges are kept.
+func (c *cutSummary) countEpisode(src robocache.Dataset, e int, complete []align.RowRange) {
 	n := src.Len(e)
 	c.rows += n
 	c.dropped += n
@@ -182,8 +182,8 @@ func (c *cutSummary) addEpisode(src robocache.Dataset, e int, complete []align.R
 	c.added += len(complete) - 1
 }
 
-// describe returns a finding about the rows that are left out, if there are any.
-func (c *cutSummary) describe() (_ robocache.Finding, ok bool) {
+// describeCuts returns a finding about the rows that are left out, if there are any.
+func (c *cutSummary) describeCuts() (_ robocache.Finding, ok bool) {
 	if c.split > 0 {
 		return robocache.Finding{
 			Severity: robocache.SeverityInfo,

@@ -98,9 +98,9 @@ func findDroppedSpan(
 		if err != nil {
 			continue // the view has a finding for it
 		}
-		losses.addEpisode(e, all, late, early)
+		losses.countSamples(e, all, late, early)
 	}
-	return losses.describe(src.Info()), nil
+	return losses.describeLosses(src.Info()), nil
 }
 
 // errSpanEmpty returns why the view of an episode has no rows: the error of the episode, or the
@@ -155,9 +155,9 @@ type spanLosses struct {
 	bounds   map[int]string // episode → the stream that removes most
 }
 
-// addEpisode counts the samples of an episode. late is the stream that starts last, and early the
+// countSamples counts the samples of an episode. late is the stream that starts last, and early the
 // stream that ends first.
-func (l *spanLosses) addEpisode(e int, all []*span, late, early *span) {
+func (l *spanLosses) countSamples(e int, all []*span, late, early *span) {
 	for _, s := range all {
 		loss := l.byStream[s.key]
 		if loss == nil {
@@ -203,8 +203,8 @@ func (l *spanLosses) mostLost() (most string) {
 	return most
 }
 
-// describe returns a finding if some stream loses a twentieth or more of its samples, or nil.
-func (l *spanLosses) describe(info *robocache.Info) *robocache.Finding {
+// describeLosses returns a finding if some stream loses a twentieth or more of its samples, or nil.
+func (l *spanLosses) describeLosses(info *robocache.Info) *robocache.Finding {
 	key := l.mostLost()
 	loss := l.byStream[key]
 	if loss == nil || 20*loss.lost < loss.total {

@@ -173,7 +173,7 @@ func (doc *doctor) checkGroup(
 	g int,
 	c *tableCheck,
 ) error {
-	rows, err := doc.readGroup(ctx, f, file, g)
+	rows, err := doc.readBookkeeping(ctx, f, file, g)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ type groupRows struct {
 	timestamps []float64
 }
 
-// readGroup reads the bookkeeping columns of a row group.
-func (doc *doctor) readGroup(
+// readBookkeeping reads the bookkeeping columns of a row group.
+func (doc *doctor) readBookkeeping(
 	ctx context.Context,
 	f *tableFile,
 	file int32,

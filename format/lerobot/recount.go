@@ -240,7 +240,7 @@ func (c *tableCorrection) loseEpisode(pos int) {
 	d.reportLost(pos, listed.name, 0)
 }
 
-// placeEpisode assigns a run of rows to an episode, and reports what the table states wrongly.
+// placeEpisode assigns a run of rows to an episode, and reports the errors of the table.
 func (c *tableCorrection) placeEpisode(pos int, r *rowRun) {
 	d := c.dataset
 	e := d.episodes

@@ -144,7 +144,8 @@ class HostBatches:
             if distinct > 1:
                 codes = struct.unpack_from(f"<{rows}i", blob, at)
                 at += 4 * rows
-            texts, end = [], at
+            texts = []
+            end = at
             for n in lengths:
                 texts.append(str(blob[end : end + n], "utf-8", "replace"))
                 end += n

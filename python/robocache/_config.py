@@ -124,7 +124,8 @@ def _check_drift(name: str, v: Any) -> Any:
     """Returns a clock drift: parts per million, or {"ppm", "at"} for (ppm, at)."""
     ppm, at = v, None
     if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
-        ppm, at = v["ppm"], v.get("at")
+        ppm = v["ppm"]
+        at = v.get("at")
     elif isinstance(v, (tuple, list)) and len(v) == 2:
         ppm, at = v
     try:

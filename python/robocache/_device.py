@@ -178,7 +178,8 @@ class DeviceBatches:
         # between delivers the batch again.
         self._copying.append(first)
         self._pending.popleft()
-        first.copy.tensors, first.copy.owners = {}, []
+        first.copy.tensors = {}
+        first.copy.owners = []
         return given
 
     def _start_copy(self, t: DeliveredBatch, now: Any) -> None:

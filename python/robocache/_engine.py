@@ -276,6 +276,14 @@ def _initial_environment() -> dict[bytes, bytes]:
     }
 
 
+def _plain_number(match: re.Match[str]) -> str:
+    """Returns what JSON has for NaN or an infinity. A string remains as it is."""
+    found = match[0]
+    if found.startswith('"'):
+        return found
+    return "null" if found == "NaN" else "1e999"
+
+
 def _to_json(args: dict[str, Any]) -> bytes:
     """Returns args as JSON for the engine.
 
@@ -284,9 +292,7 @@ def _to_json(args: dict[str, Any]) -> bytes:
     """
     text = json.dumps(args)
     if "NaN" in text or "Infinity" in text:
-        text = _NON_FINITE.sub(
-            lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text
-        )
+        text = _NON_FINITE.sub(_plain_number, text)
     return text.encode()
 
 
@@ -434,7 +440,9 @@ class Handle:
         if self._process != os.getpid():
             # A thread of the parent may hold the lock and does not exist in this process to release
             # it.
-            self._mutex, self._process, self._engine = threading.RLock(), os.getpid(), None
+            self._mutex = threading.RLock()
+            self._process = os.getpid()
+            self._engine = None
         with self._mutex:
             if self._engine is None:
                 e = current_engine()

@@ -48,9 +48,11 @@ class _FinishPlan:
         for f in info["fields"] or []:
             dtype = getattr(torch, f["dtype"])
             shape = tuple(f["shape"])
-            index, offset = f["index"], 0
+            index = f["index"]
+            offset = 0
             if not f.get("output", False):
-                index, offset = -1, f["offset"] // dtype.itemsize
+                index = -1
+                offset = f["offset"] // dtype.itemsize
                 if f["bytes"]:
                     index = bases.setdefault((f["index"], dtype), len(bases))
             strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
@@ -115,14 +117,13 @@ class Finisher:
             for index, dtype in plan.bases
         ]
         values = []
-        for output, index, dtype, shape, strides, offset in plan.fields:
-            values.append(
-                made[index]
-                if output
-                else self._empty_tensor(dtype, shape)
-                if index < 0
-                else bases[index].as_strided(shape, strides, offset)
-            )
+        for is_output, index, dtype, shape, strides, offset in plan.fields:
+            if is_output:
+                values.append(made[index])
+            elif index < 0:
+                values.append(self._empty_tensor(dtype, shape))
+            else:
+                values.append(bases[index].as_strided(shape, strides, offset))
         items = list(zip(self._keys, values))
         for (position, column), key in zip(raw.texts, self._texts):
             items.insert(position, (key, column))

@@ -313,15 +313,9 @@ def row_table(
         for k in columns:
             pieces[k].append(_arrow_column(datasets, k, told[k], v[k]))
     used = 0
-    for p in (
-        np.flatnonzero(
-            np.isin(
-                dataset.episode_indices, dataset.episode_indices if episodes is None else episodes
-            )
-        ).tolist()
-        if images
-        else ()
-    ):
+    chosen = dataset.episode_indices if episodes is None else episodes
+    positions = np.flatnonzero(np.isin(dataset.episode_indices, chosen)).tolist()
+    for p in positions if images else ():
         for k in images:
             v = _memory.batch_values(
                 dataset._handle.call(

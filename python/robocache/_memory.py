@@ -106,7 +106,8 @@ def batch_values(
         torch: The torch module, to return tensors. Default None: NumPy arrays.
         parsed: Whether to parse JSON texts. Default False.
     """
-    e, batch = _engine.current_engine(), answer["batch"]
+    e = _engine.current_engine()
+    batch = answer["batch"]
     try:
         capsules = iter(e.capsules(batch) if batch else ())
     finally:

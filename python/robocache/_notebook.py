@@ -122,7 +122,8 @@ def stream_plot(values: np.ndarray, label: str) -> str:
     finite = v[np.isfinite(v)]
     if not len(v) or not len(finite):
         return ""
-    low, high = float(finite.min()), float(finite.max())
+    low = float(finite.min())
+    high = float(finite.max())
     scale = 60 / (high - low) if high > low and math.isfinite(high - low) else 0.0
     cuts = np.linspace(0, len(v), min(len(v), _POINTS) + 1).astype(int)
     drawn = ""
@@ -239,7 +240,8 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
         raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
     plt = _import_pyplot()
     if ax is not None:
-        figure, axes = ax.figure, [ax] * len(shown)
+        figure = ax.figure
+        axes = [ax] * len(shown)
     else:
         figure, grid = plt.subplots(
             len(shown),
@@ -330,7 +332,9 @@ def episode_thumbnails(ep: Any, n: int, key: str | None, height: int) -> Noteboo
     if not cameras:
         raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
     s = ep.streams[cameras[0] if key is None else _checks.check_key(key, cameras, "camera")]
-    rows, n, height = len(s), _checks.check_whole("n", n), _checks.check_whole("height", height)
+    rows = len(s)
+    n = _checks.check_whole("n", n)
+    height = _checks.check_whole("height", height)
     if not rows:
         raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
     at = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _checks
 from ._errors import Misuse
@@ -45,7 +45,7 @@ class RankResolver:
                 rank, world = self.fixed
                 raise Misuse(
                     f"this Loader was used as rank {rank} of {world}, "
-                    f"and {by} says rank {found[0]} of {found[1]}",
+                    f"and {by} says rank {found.rank} of {found.world_size}",
                     hint="use the Loader (len, iter, state_dict) only after init_process_group, "
                     "make a new one, or pass rank= and world_size=",
                 )
@@ -53,29 +53,37 @@ class RankResolver:
 
     def _resolve_rank(self) -> tuple[int, int]:
         """Returns (rank, world size) from the arguments, torch.distributed or the environment."""
-        r, w = self.rank, self.world_size
-        if r is None and w is None:
-            r, w = _rank_from_process()[0] or (0, 1)
-        else:
-            found = _rank_from_group() or _rank_from_environment()
-            if r is None:
-                if found is not None and found[1] == w:
-                    r = found[0]
-                elif w == 1:
-                    r = 0
-            elif w is None:
-                if found is not None:
-                    w = found[1]
-                elif r == 0:
-                    w = 1
-        if r is None or w is None:
+        rank, world = self.rank, self.world_size
+        if rank is None and world is None:
+            found, _ = _rank_from_process()
+            rank, world = found or (0, 1)
+        elif rank is None or world is None:
+            rank, world = self._complete_rank()
+        if rank is None or world is None:
             raise Misuse(
-                f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=",
+                f"world_size={world} without rank="
+                if rank is None
+                else f"rank={rank} without world_size=",
                 hint="give both",
             )
-        if not 0 <= r < w:
-            raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
-        return r, w
+        if not 0 <= rank < world:
+            raise Misuse(f"rank {rank} of a world of {world}: expected 0 to world_size - 1")
+        return rank, world
+
+    def _complete_rank(self) -> tuple[int | None, int | None]:
+        """Returns (rank, world size), of which one was given. The other one may remain None."""
+        rank, world = self.rank, self.world_size
+        found = _rank_from_group() or _rank_from_environment()
+        if rank is None:
+            if found is not None and found.world_size == world:
+                rank = found.rank
+            elif world == 1:
+                rank = 0
+        elif found is not None:
+            world = found.world_size
+        elif rank == 0:
+            world = 1
+        return rank, world
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process of this rank has no process group, and must not fall back to rank 0 of 1.
@@ -95,39 +103,46 @@ class RankResolver:
         self.__dict__.update(state)
 
 
-def _rank_from_environment() -> tuple[int, int] | None:
+class Rank(NamedTuple):
+    """The number of a process and how many there are."""
+
+    rank: int
+    world_size: int
+
+
+def _rank_from_environment() -> Rank | None:
     """Returns RANK and WORLD_SIZE of the environment, or None unless both are set."""
-    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    rank = os.environ.get("RANK")
+    world = os.environ.get("WORLD_SIZE")
     if not rank or not world:
         return None
     try:
-        return int(rank), int(world)
+        return Rank(int(rank), int(world))
     except ValueError:
         raise Misuse(f"RANK={rank!r} and WORLD_SIZE={world!r}: expected integers") from None
 
 
-def _rank_from_group() -> tuple[int, int] | None:
-    """Returns (rank, world size) in torch.distributed's default group, or None without a group."""
+def _rank_from_group() -> Rank | None:
+    """Returns the rank in torch.distributed's default group, or None without a group."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
-    return dist.get_rank(), dist.get_world_size()
+    return Rank(dist.get_rank(), dist.get_world_size())
 
 
-def _rank_from_process() -> tuple[tuple[int, int] | None, str]:
-    """Returns the rank and world size of this process, and the name of their source.
+def _rank_from_process() -> tuple[Rank | None, str]:
+    """Returns the rank of this process, and the name of its source.
 
     Raises Misuse if torch.distributed and the environment differ.
     """
-    group, env = _rank_from_group(), _rank_from_environment()
+    group = _rank_from_group()
+    env = _rank_from_environment()
     if group is not None and env is not None and env != group:
         raise Misuse(
-            f"torch.distributed says rank {group[0]} of {group[1]}, "
-            f"the environment {env[0]} of {env[1]}",
+            f"torch.distributed says rank {group.rank} of {group.world_size}, "
+            f"the environment {env.rank} of {env.world_size}",
             hint="give rank= and world_size=",
         )
-    return (
-        (group, "torch.distributed")
-        if group is not None
-        else (env, "the environment (RANK, WORLD_SIZE)")
-    )
+    if group is not None:
+        return group, "torch.distributed"
+    return env, "the environment (RANK, WORLD_SIZE)"

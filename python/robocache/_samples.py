@@ -44,7 +44,9 @@ class Samples(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         length = state["length"]
-        self._count, self._item_config, self._items = (lambda: length), state["items"], None
+        self._count = lambda: length
+        self._item_config = state["items"]
+        self._items = None
 
     def __len__(self) -> int:
         return self._count()

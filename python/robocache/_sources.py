@@ -63,7 +63,8 @@ def open_sources(source: Any, how: dict[str, Any]) -> Sources:
                 "image_transforms are Python code, and a Loader runs none per sample",
                 hint="apply them to the batch, on its device",
             )
-        inherited, source = dict(source._config), source.dataset
+        inherited = dict(source._config)
+        source = source.dataset
     dataset = as_dataset(source, how)
     return Sources(None, [dataset], dataset.features, inherited)
 

@@ -25,7 +25,8 @@ def parse_statistics(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarra
         def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
             a = np.array([np.nan if x is None else x for x in v], np.float64)
             size = int(np.prod(shape))
-            is_unknown_shape, fits = size == -1, size == a.size
+            is_unknown_shape = size == -1
+            fits = size == a.size
             return a.reshape(shape) if is_unknown_shape or fits else a
 
         one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}

@@ -394,13 +394,12 @@ def nested_item(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any
         out["rewards"] = flat["rewards"]
     else:
         like = masks["actions_is_pad"]
-        none = np.ones_like(like) if isinstance(like, np.ndarray) else like | True
-        out["rewards"], masks["rewards_is_pad"] = (
-            (none & False).astype(np.float32)
-            if isinstance(none, np.ndarray)
-            else (none & False).float(),
-            none,
-        )
+        if isinstance(like, np.ndarray):
+            out["rewards"] = np.zeros(like.shape, np.float32)
+            masks["rewards_is_pad"] = np.ones_like(like)
+        else:
+            out["rewards"] = (like & False).float()
+            masks["rewards_is_pad"] = like | True
     return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
 
 
@@ -438,6 +437,27 @@ def _joined_columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
     return np.concatenate([p.reshape(len(p), -1).astype(np.float32) for p in parts], -1)
 
 
+def _observations(
+    episode: Episode,
+    of: Mapping[str, Sequence[str]],
+    image_size: tuple[int, int] | None,
+) -> dict[str, Any]:
+    """Returns the observations of an episode by role. The role vision is called rgb."""
+    observations: dict[str, Any] = {}
+    for role, keys in of.items():
+        if role in ("actions", "rewards"):
+            continue
+        if is_numeric(episode.dataset.features[keys[0]]):
+            value = _to_tensor(_joined_columns(episode, keys))
+        else:
+            frames = episode.streams[keys[0]].frames(
+                image_dtype="float32", image_size=image_size, depth_unit="mm"
+            )
+            value = _channels_last(_to_tensor(frames))
+        observations["rgb" if role == "vision" else role] = value
+    return observations
+
+
 def episode_fields(
     episode: Episode,
     streams: Mapping[str, Any] | None,
@@ -447,22 +467,7 @@ def episode_fields(
     """Returns the fields of RLDSEpisode, from the rows of an episode."""
     ds = episode.dataset
     of = find_roles(ds, streams, None)
-    observations: dict[str, Any] = {}
-    for role, keys in of.items():
-        if role in ("actions", "rewards"):
-            continue
-        if is_numeric(ds.features[keys[0]]):
-            observations[role if role != "vision" else "rgb"] = _to_tensor(
-                _joined_columns(episode, keys)
-            )
-        else:
-            observations[role if role != "vision" else "rgb"] = _channels_last(
-                _to_tensor(
-                    episode.streams[keys[0]].frames(
-                        image_dtype="float32", image_size=image_size, depth_unit="mm"
-                    )
-                )
-            )
+    observations = _observations(episode, of, image_size)
     n = episode.length
     actions = _to_tensor(_joined_columns(episode, of["actions"]))
     rewards = (
@@ -499,7 +504,8 @@ def episode_fields(
         )
         for i in range(n)
     ]
-    success, scene = notes.get("success"), notes.get("scene_description")
+    success = notes.get("success")
+    scene = notes.get("scene_description")
     return {
         "steps": steps,
         "episode_id": str(episode.index),

@@ -370,7 +370,8 @@ class Dataset:
         """
         if not _checks.is_integer(position):
             raise Misuse(f"position {position!r}: expected an integer")
-        n, position = self.num_episodes, int(position)
+        n = self.num_episodes
+        position = int(position)
         if not -n <= position < n:
             raise Misuse(
                 f"position {position} of a dataset of {n} episodes",
@@ -544,7 +545,8 @@ def as_dataset(source: Any, how: Mapping[str, Any]) -> Dataset:
     """
     if not isinstance(source, Dataset):
         return Dataset(source, **how)
-    for name in how:
+    if how:
+        name = next(iter(how))
         raise Misuse(
             f"Open.{name} is for opening a path, and this is a Dataset that was opened already",
             hint=f"robocache.open(…, {name}=…)",

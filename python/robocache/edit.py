@@ -329,7 +329,8 @@ class Edit:
             source = os.fspath(values)
         elif hasattr(values, "__array__") and np.ndim(values) > 0 or hasattr(values, "detach"):
             folder = tempfile.TemporaryDirectory(prefix="robocache-add-")
-            files, source = (folder,), os.path.join(folder.name, "values.npy")
+            files = (folder,)
+            source = os.path.join(folder.name, "values.npy")
             np.save(
                 source,
                 np.asarray(values.detach().cpu() if hasattr(values, "detach") else values),
@@ -498,23 +499,23 @@ class Edit:
     def _send_request(self, dst: Any, **options: Any) -> EditReport:
         """Sends the changes to the engine and returns the report."""
         opened = [_source_request(s) for s in self._sources]
+        options_of_open = [how for _, how in opened]
         request: dict[str, Any] = {
             "sources": [uri for uri, _ in opened],
             "verbs": self._verbs,
             **{k: v for k, v in options.items() if _is_given(v)},
         }
-        if any(how != opened[0][1] for _, how in opened):
+        if any(how != options_of_open[0] for how in options_of_open):
             raise Misuse(
                 "the datasets were opened by different options",
                 hint="open them alike, or give their paths",
             )
-        if opened and opened[0][1]:
-            request["open"] = opened[0][1]
+        if options_of_open and options_of_open[0]:
+            request["open"] = options_of_open[0]
         if dst is not None:
             request["dst"] = _checks.path_text(dst)
-        return EditReport(
-            _engine.current_engine().call("robocache_edit", 0, request, settle=True)[1]
-        )
+        _, report = _engine.current_engine().call("robocache_edit", 0, request, settle=True)
+        return EditReport(report)
 
     def __repr__(self) -> str:
         sources = ", ".join(_source_request(s)[0] for s in self._sources)

@@ -414,7 +414,9 @@ class Loader(OrderMixin, _Base):
         iterated, positioned, turn = self._iterated, self._positioned, self._pass_number
         self.close()
         self._reset_state()
-        self._iterated, self._positioned, self._pass_number = iterated, positioned, turn + 1
+        self._iterated = iterated
+        self._positioned = positioned
+        self._pass_number = turn + 1
         self._config.update(change)
         new = self._open().open()
         if state is not None:
@@ -606,7 +608,8 @@ class Loader(OrderMixin, _Base):
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""
-        taker, self._batches = self._batches, None
+        taker = self._batches
+        self._batches = None
         if isinstance(taker, (DeviceBatches, PinnedBatches)) and taker.pid == os.getpid():
             taker.close()
         if self._handle is not None:

@@ -233,24 +233,19 @@ class Normalizer:
             # it.
             done = None
             for i, source in enumerate(self._sources.values()):
-                at = (
-                    np.flatnonzero(index == i)
-                    if index.ndim
-                    else None
-                    if index == i
-                    else np.empty(0, int)
-                )
-                if at is not None and not at.size:
+                rows = np.flatnonzero(index == i)  # of the batch; [0] if index is one number
+                if not rows.size:
                     continue
-                part = v if at is None else v[_index_like(at, v)]
+                is_batch = index.ndim > 0
+                part = v[_index_like(rows, v)] if is_batch else v
                 if k in source._keys:
                     part = how(source._keys[k], part)
-                if at is None:
+                if not is_batch:
                     done = part
                     continue
                 if done is None:
                     done = _empty_like(part, v.shape)
-                done[_index_like(at, v)] = part
+                done[_index_like(rows, v)] = part
             out[k] = v if done is None else done
         return out
 
@@ -340,7 +335,8 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     torch = _torch_of(v)
     names = torch or np
     wide = names.float64 if one.get("double") else names.float32
-    shape, n = [int(d) for d in one["shape"]], len(one["_vectors"][0])
+    shape = [int(d) for d in one["shape"]]
+    n = len(one["_vectors"][0])
     full, dims = v, None
     if one.get("image"):
         if v.ndim < 3 or v.shape[-3] not in (n, *shape):

@@ -387,7 +387,8 @@ def fuse(
         "clip": clip,
         "augment": augment,
     }
-    arrays, key = [], None
+    arrays = []
+    key = None
     plain = (
         hz is None and not return_times and normalize is None and augment is None and quats is None
     )
@@ -567,7 +568,8 @@ def find_plan(
             near = []
             guarded_plans.put(options, near)
         if len(near) < _MAX_GUARDS:
-            sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
+            sizes = [list(t.shape) for t in tensors]
+            strides = [list(t.stride()) for t in tensors]
             near.append(
                 (
                     _guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check,

@@ -301,7 +301,8 @@ def run(
                 if later and later[0][0] <= time.monotonic():
                     _, shard, tries = heapq.heappop(later)
                 else:
-                    shard, tries = todo.pop(), 1
+                    shard = todo.pop()
+                    tries = 1
                 options = call.options(
                     name=f"robocache shard {shard}",
                     num_cpus=num_cpus,
@@ -321,7 +322,8 @@ def run(
                     code, _, last = ray.get(ref)
                     failed = _command_failure("run", code, last, {**where, "shard": shard})
                 except ray.exceptions.RayError as e:
-                    code, failed = None, _convert_exception(e, "run", {**where, "shard": shard})
+                    code = None
+                    failed = _convert_exception(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
                     made["done"] += 1
                     made["findings"] += code // 3
@@ -355,7 +357,9 @@ def run(
             ray.cancel(ref, force=False)
         raise _convert_exception(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
     code, text = ask("commit", "--json", *(["--partial"] if partial else []))
-    made["committed"], made["commit"], made["exit_code"] = True, Result(json.loads(text)), code
+    made["committed"] = True
+    made["commit"] = Result(json.loads(text))
+    made["exit_code"] = code
     return made
 
 

@@ -327,7 +327,8 @@ class _VoxelCall:
                         f"{np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
                     )
         elif _resampling.is_jagged(points):
-            offsets, points = points.offsets(), points.values()
+            offsets = points.offsets()
+            points = points.values()
             features = features.values() if _resampling.is_jagged(features) else features
         self.points = _arrays.view("points", points)
         if (

@@ -131,9 +131,9 @@ class Writer:
         }
         if fps is not None:
             args["fps"] = _checks.check_rate("fps", fps)
-        if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (
-            fps is None or not declared
-        ):
+        exists = os.path.exists(os.path.join(self.path, "meta", "info.json"))
+        is_complete = fps is not None and bool(declared)
+        if not exists and not is_complete:
             raise Misuse(
                 f"there is no dataset in {self.path} yet",
                 {"dataset": self.path},
@@ -276,28 +276,42 @@ class Writer:
                 hint="row k is at k / fps; declare a float64 feature to keep a measured time",
             )
         at = _to_ns(time, time_ns) if self.streams else 0
-        keep, texts = [], {}
-        for i, row in enumerate(self._rows):
-            if row.f.key in self.streams:
-                self._addresses[i] = 0
-                continue
-            v = values[row.f.key]
-            if row.text:
+        arrays, texts = self._convert_values(values)
+        for i, a in enumerate(arrays):
+            self._addresses[i] = 0 if a is None else a.ctypes.data
+        request = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
+        return self._send_row(request)
+
+    def _convert_values(
+        self, values: Mapping[str, Any]
+    ) -> tuple[list[np.ndarray | None], dict[str, str]]:
+        """Returns the array of each feature, and the texts by key.
+
+        The array of a text, and of a stream with a native rate, is None.
+        """
+        arrays: list[np.ndarray | None] = []
+        texts = {}
+        for row in self._rows:
+            key = row.f.key
+            if key in self.streams:
+                arrays.append(None)
+            elif row.text:
+                v = values[key]
                 if not isinstance(v, str):
-                    raise Misuse(
-                        f"{row.f.key}: expected text, got {type(v).__name__}", {"stream": row.f.key}
-                    )
-                texts[row.f.key], self._addresses[i] = v, 0
+                    raise Misuse(f"{key}: expected text, got {type(v).__name__}", {"stream": key})
+                texts[key] = v
+                arrays.append(None)
             else:
-                a = row.convert(v)
-                keep.append(a)
-                self._addresses[i] = a.ctypes.data
+                arrays.append(row.convert(values[key]))
+        return arrays, texts
+
+    def _send_row(self, request: bytes) -> bool:
+        """Adds the row at self._addresses, waiting for the queue. Returns whether it was added."""
         out = ctypes.c_void_p()
-        told = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
         while True:
             status = self._add_row(
                 self._number,
-                told,
+                request,
                 self._addresses,
                 len(self._rows),
                 _engine.STEP_MS,
@@ -544,6 +558,16 @@ def _raise_mismatch(
     )
 
 
+# The types of numbers that are recorded.
+_NUMBERS = (
+    "bool",
+    *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+)
+
+
 def _declare_feature(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
     """Returns a feature in the engine's form, from LeRobot's dict or a Feature."""
     if isinstance(f, Feature):
@@ -557,7 +581,8 @@ def _declare_feature(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
             {"stream": key},
             '{"dtype": "float32", "shape": (6,), "names": [...]}',
         )
-    dtype, info = str(f["dtype"]), f.get("info") or {}
+    dtype = str(f["dtype"])
+    info = f.get("info") or {}
     shape = [
         _checks.check_whole(f"{key}: shape", n)
         for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
@@ -577,54 +602,54 @@ def _declare_feature(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
     if f.get("names") is not None:
         out["names"] = f["names"]
     if dtype not in _CAMERAS:
-        if dtype != "string" and dtype not in (
-            "bool",
-            *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)),
-            "float16",
-            "float32",
-            "float64",
-        ):
+        if dtype != "string" and dtype not in _NUMBERS:
             raise Unsupported(
                 f"feature {key!r}: dtype {dtype!r} is not recorded",
                 {"stream": key},
                 'video, image, string, bool, or a NumPy name such as "float32"',
             )
         return out
+    out["kind"] = "image" if dtype == "image" or not use_videos else "video"
+    out.update(_image_layout(key, shape, f.get("names")))
+    if info.get("is_depth_map") or info.get("video.is_depth_map"):
+        out.update(_depth_fields(key, info, out["kind"]))
+    return out
+
+
+def _image_layout(key: str, shape: list[int], names: Any) -> dict[str, Any]:
+    """Returns the fields of a camera's images. The channels are the first axis or the last one."""
     if len(shape) != 3:
         raise Misuse(
             f"camera {key!r}: expected a shape (H, W, C), got {tuple(shape)}", {"stream": key}
         )
-    names = f.get("names")
-    first = (
-        isinstance(names, (list, tuple))
-        and str(names[0]).startswith("channel")
-        or shape[0] in (1, 3)
-        and shape[2] not in (1, 3)
-    )
-    channels, height, width = shape if first else (shape[2], shape[0], shape[1])
-    out.update(
-        kind="image" if dtype == "image" or not use_videos else "video",
-        dtype="uint8",
-        height=height,
-        width=width,
-        channels=channels,
-    )
+    is_named_first = isinstance(names, (list, tuple)) and str(names[0]).startswith("channel")
+    looks_first = shape[0] in (1, 3) and shape[2] not in (1, 3)
+    if is_named_first or looks_first:
+        axes = ["channels", "height", "width"]
+    else:
+        axes = ["height", "width", "channels"]
+    layout: dict[str, Any] = {"dtype": "uint8", **dict(zip(axes, shape, strict=True))}
     if names is None:
-        out["names"] = ["channels", "height", "width"] if first else ["height", "width", "channels"]
-    if info.get("is_depth_map") or info.get("video.is_depth_map"):
-        unit = _checks.check_choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
-        out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
-        if out["kind"] == "video":
-            code = {
-                name: info.get(f"video.{name}", info.get(name, v))
-                for name, v in _DEPTH_CODE.items()
-            }
-            out.update(dtype="uint16", depth={**code, "depth_unit": unit})
-            if not 0 < code["depth_min"] + code["shift"] < code["depth_max"] + code["shift"]:
-                raise Misuse(
-                    f"camera {key!r}: depth_min {code['depth_min']}, "
-                    f"depth_max {code['depth_max']}, shift {code['shift']}",
-                    {"stream": key},
-                    "metres, the least first; depth_min + shift above 0",
-                )
-    return out
+        layout["names"] = axes
+    return layout
+
+
+def _depth_fields(key: str, info: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Returns the fields of a depth camera. In a video, depth is coded as uint16."""
+    unit = _checks.check_choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
+    if kind != "video":
+        return {"dtype": "uint16" if unit == "mm" else "float32", "unit": unit}
+    code = {
+        name: info.get(f"video.{name}", info.get(name, default))
+        for name, default in _DEPTH_CODE.items()
+    }
+    least = code["depth_min"] + code["shift"]
+    most = code["depth_max"] + code["shift"]
+    if not 0 < least < most:
+        raise Misuse(
+            f"camera {key!r}: depth_min {code['depth_min']}, "
+            f"depth_max {code['depth_max']}, shift {code['shift']}",
+            {"stream": key},
+            "metres, the least first; depth_min + shift above 0",
+        )
+    return {"dtype": "uint16", "unit": unit, "depth": {**code, "depth_unit": unit}}

@@ -220,8 +220,8 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	return at, nil
 }
 
-// chooseCommit returns the commit of the revision: the revision itself, or the one that this process
-// resolved before, that is in the cache, or that the Hub returns. offline reports that the Hub must
+// chooseCommit returns the commit of the revision. This is the revision itself, an earlier result of
+// this process, an entry of the cache, or the answer of the Hub. offline reports that the Hub must
 // not or cannot be used.
 func (s *repository) chooseCommit(
 	ctx context.Context,

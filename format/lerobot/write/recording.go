@@ -75,7 +75,7 @@ func (r *Recorder) AddFrame(
 		return added, robocache.Misuse(opRecord, nil, "the episode is being saved").
 			WithHint("save_episode() again, or discard_episode()")
 	}
-	need, err := r.checkRow(rows, texts)
+	need, err := r.checkValues(rows, texts)
 	if err != nil {
 		return added, err
 	}
@@ -107,8 +107,8 @@ func (r *Recorder) AddFrame(
 	return true, nil
 }
 
-// checkRow checks the values of a row. need is the number of bytes of its images.
-func (r *Recorder) checkRow(rows [][]byte, texts map[string]string) (need int64, err error) {
+// checkValues checks the values of a row. need is the number of bytes of its images.
+func (r *Recorder) checkValues(rows [][]byte, texts map[string]string) (need int64, err error) {
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		size := GivenBytes(f)

@@ -363,7 +363,7 @@ func decodeSummaries(shards []robocache.ShardReport) ([]shardSummary, error) {
 	return summaries, nil
 }
 
-// shardMerge collects what the shards of a dataset wrote.
+// shardMerge joins the reports and statistics of the shards of a dataset.
 type shardMerge struct {
 	writer          *Writer // counts the episodes and rows
 	dst             store.Store

@@ -35,7 +35,8 @@ def fuse(
     at = _to_clock(targets.array, given)
     columns, valid = [], []
     for s in series:
-        v, t = s.values.array, _to_clock(s.times.array, given)
+        v = s.values.array
+        t = _to_clock(s.times.array, given)
         v = (
             v.reshape(1, *v.shape, *(1,) * (2 - v.dim()))
             if v.dim() < 3 and s.offsets is None
@@ -49,10 +50,8 @@ def fuse(
             )
         else:  # A ragged batch is padded.
             o = s.offsets.array
-            n, rows = (
-                o[1:] - o[:-1],
-                torch.arange(int((o[1:] - o[:-1]).max()) if len(o) > 1 else 0, device=v.device),
-            )
+            n = o[1:] - o[:-1]
+            rows = torch.arange(int((o[1:] - o[:-1]).max()) if len(o) > 1 else 0, device=v.device)
             take = (o[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
             v, t = v[take], t[take]
         got, ok, zero = _interpolate(
@@ -67,11 +66,9 @@ def _interpolate(
     v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Interpolates one stream: returns values, valid rows, and rows that become zeros."""
-    mode, edge, longest = (
-        rule.get("mode", "linear"),
-        rule.get("edge", "clamp"),
-        rule.get("max_gap", 0) / (1e9 if given else 1),
-    )
+    mode = rule.get("mode", "linear")
+    edge = rule.get("edge", "clamp")
+    longest = rule.get("max_gap", 0) / (1e9 if given else 1)
     if (
         mode not in ("linear", "previous", "next", "nearest")
         or edge == "error"
@@ -101,11 +98,13 @@ def _interpolate(
     last = (n - 1).clamp(min=0)
     k = (ub - 1).clamp(min=0)
     exact = (ub > 0) & (t.gather(1, k) == at)
-    before, after = (ub == 0), (k >= last) & ~exact & (ub > 0)
+    before = ub == 0
+    after = (k >= last) & ~exact & (ub > 0)
     if given and mode == "linear":  # The old interval is open on the left.
         k = torch.where(exact, (torch.searchsorted(t, at) - 1).clamp(min=0), k)
         exact = exact & (at == t[:, :1])
-    a, b = k, torch.minimum(k + 1, last)
+    a = k
+    b = torch.minimum(k + 1, last)
     if edge == "extrapolate" and mode == "linear":
         first = torch.searchsorted(t, t[:, :1].contiguous(), right=True) - 1
         second = torch.searchsorted(t, t.gather(1, torch.minimum(first + 1, last)), right=True) - 1
@@ -120,16 +119,19 @@ def _interpolate(
     t0, t1 = t.gather(1, a), t.gather(1, b)
     blend = ~exact & ~before & ~after & (n > 0)
     if mode == "linear":
-        w, gap = (at - t0).double() / torch.where(blend, (t1 - t0).double() + epsilon, 1), t1 - t0
+        w = (at - t0).double() / torch.where(blend, (t1 - t0).double() + epsilon, 1)
+        gap = t1 - t0
     else:
         right = mode == "next" if mode != "nearest" else at - t0 > t1 - at
         a = torch.where(blend & right, b, a)
-        gap, blend = (t.gather(1, a) - at).abs(), torch.zeros_like(blend)
+        gap = (t.gather(1, a) - at).abs()
+        blend = torch.zeros_like(blend)
     wide = (*a.shape, v.shape[2])
     v0 = v.gather(1, a[..., None].expand(wide))
     if mode == "linear":
         compute = torch.float64 if v.dtype == torch.float64 else torch.float32
-        x, y = v0.to(compute), v.gather(1, b[..., None].expand(wide)).to(compute)
+        x = v0.to(compute)
+        y = v.gather(1, b[..., None].expand(wide)).to(compute)
         w = w.to(compute)[..., None]
         # float64, because it is not fused.
         mixed = (w.double() * (y - x).double() + x.double()).to(compute)
@@ -201,7 +203,8 @@ def voxelize(
     inside = finite & ((f >= 0) & (f < grid)).all(-1)
     stats = torch.stack([inside.sum(), (finite & ~inside).sum(), (~finite).sum()])
     if spec["outside"] == "clip":
-        f, inside = torch.minimum(f.clamp(min=0), grid - 1.0), finite
+        f = torch.minimum(f.clamp(min=0), grid - 1.0)
+        inside = finite
     cells = int(grid.prod())
     i = f.nan_to_num().long()
     entry = torch.arange(len(p), device=p.device)[:, None]

@@ -47,7 +47,8 @@ class Recent(Generic[V]):
     def put(self, key: Any, v: V) -> None:
         """Stores a value."""
         if len(self._new) >= self._size:
-            self._old, self._new = self._new, {}
+            self._old = self._new
+            self._new = {}
         self._new[key] = v
 
     def clear(self) -> None:

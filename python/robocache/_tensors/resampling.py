@@ -175,6 +175,38 @@ def is_jagged(x: Any) -> bool:
     return getattr(x, "is_nested", False) is True
 
 
+def _join_batch(name: str, data: Any, times: Any, of: str) -> tuple[Any, Any, Any]:
+    """Returns the data, times and offsets of a ragged batch. of names the stream in errors."""
+    if is_jagged(data):
+        torch = _arrays.imported_torch()
+        if data.layout is not torch.jagged:
+            raise Misuse(
+                f"{name}: a nested tensor of layout {data.layout}",
+                {"tensor": name},
+                "use layout=torch.jagged",
+            )
+        if data.lengths() is not None:
+            raise Misuse(
+                f"{name}: a jagged tensor with holes", {"tensor": name}, "use .contiguous()"
+            )
+        offsets = data.offsets()
+        data = data.values()
+        if is_jagged(times):
+            times = times.values()
+    else:
+        data, offsets = join_ragged(name, data)
+    is_sequence = isinstance(times, (list, tuple))
+    if is_ragged(times) or is_sequence and times and isinstance(times[0], (list, tuple)):
+        at = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
+        times, other = join_ragged(f"times{of}", at)
+        if isinstance(offsets, list) and other != offsets:
+            raise Misuse(
+                f"Source length mismatch (length of data and of its timestamps{of}): expected "
+                f"{np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
+            )
+    return data, times, offsets
+
+
 def make_series(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: int = 0) -> Series:
     """Returns a stream: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
     rule = dict(rule)
@@ -186,37 +218,7 @@ def make_series(name: str, data: Any, times: Any, rule: Mapping[str, Any], step:
                 f"{name}: a ragged batch has lengths of its own: leave lengths= and offsets= out",
                 {"tensor": name},
             )
-        if is_jagged(data):
-            torch = _arrays.imported_torch()
-            if data.layout is not torch.jagged:
-                raise Misuse(
-                    f"{name}: a nested tensor of layout {data.layout}",
-                    {"tensor": name},
-                    "use layout=torch.jagged",
-                )
-            if data.lengths() is not None:
-                raise Misuse(
-                    f"{name}: a jagged tensor with holes", {"tensor": name}, "use .contiguous()"
-                )
-            offsets = data.offsets()
-            data = data.values()
-            if is_jagged(times):
-                times = times.values()
-        else:
-            data, offsets = join_ragged(name, data)
-        if (
-            is_ragged(times)
-            or isinstance(times, (list, tuple))
-            and times
-            and isinstance(times[0], (list, tuple))
-        ):
-            at = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
-            times, other = join_ragged(f"times{of}", at)
-            if isinstance(offsets, list) and other != offsets:
-                raise Misuse(
-                    f"Source length mismatch (length of data and of its timestamps{of}): expected "
-                    f"{np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
-                )
+        data, times, offsets = _join_batch(name, data, times, of)
     values = _arrays.view(name, data)
     if not 1 <= len(values.shape) <= 3 or offsets is not None and len(values.shape) > 2:
         want = (
@@ -281,6 +283,48 @@ def make_targets(target_times: Any, hz: Any, series: list[Series]) -> View:
     return move_to(_arrays.view("target_times", made), like)
 
 
+def _series_spec(s: Series) -> dict[str, Any]:
+    """Returns a stream in the engine's form."""
+    extras = {"lengths": s.lengths, "offsets": s.offsets, "samples": s.samples}
+    has = [name for name, value in extras.items() if value is not None]
+    return {**s.spec, "name": s.name, "has": has}
+
+
+def _result_dtype(series: list[Series], out: View | None, dtype: Any) -> str:
+    """Returns the type of the result: dtype=, the type of out=, or the type of all streams."""
+    if dtype is not None:
+        result = _rules.dtype_name(dtype)
+        if out is not None and out.dtype != result:
+            raise Misuse(
+                f"out has wrong dtype: expected {result}, found {out.dtype}", {"tensor": "out"}
+            )
+        return result
+    if out is not None:
+        return out.dtype
+    types = [s.values.dtype for s in series]
+    if len(set(types)) > 1:
+        raise Misuse(
+            f"Stream dtypes must match (dtypes must match): found {', '.join(types)}",
+            hint="dtype= says what the result is to be",
+        )
+    return types[0]
+
+
+def _check_out(out: View, shape: tuple[int, ...], first: View) -> None:
+    """Raises Misuse if out= has another shape, or is on another device than the first stream."""
+    if out.shape != shape:
+        raise Misuse(
+            f"out has wrong shape: expected {list(shape)}, found {list(out.shape)}",
+            {"tensor": "out"},
+        )
+    if out.device != first.device:
+        raise Misuse(
+            f"out must be on the same device as {first.name}: "
+            f"expected {device_name(first)}, found {device_name(out)}",
+            {"tensor": "out"},
+        )
+
+
 def make_plan(
     series: list[Series],
     targets: View,
@@ -310,44 +354,24 @@ def make_plan(
             "Batch size mismatch (batch of the targets): "
             f"expected [T], as the data has no batch, found {list(targets.shape)}"
         )
-    types = {s.values.dtype for s in series}
-    if dtype is not None:
-        result = _rules.dtype_name(dtype)
-        if out is not None and out.dtype != result:
-            raise Misuse(
-                f"out has wrong dtype: expected {result}, found {out.dtype}", {"tensor": "out"}
-            )
-    elif out is not None:
-        result = out.dtype
-    elif len(types) > 1:
-        raise Misuse(
-            "Stream dtypes must match (dtypes must match): "
-            f"found {', '.join(s.values.dtype for s in series)}",
-            hint="dtype= says what the result is to be",
-        )
-    else:
-        result = first.dtype
+    result = _result_dtype(series, out, dtype)
     channels = sum(s.values.batched(2)[0][-1] for s in series)
     rows = targets.shape[-1]
-    full = (batch or 0 if batch is not None else 1, rows, channels)
-    shape = full if batch is not None else (rows,) if single and series[0].rank == 1 else full[1:]
+    full = (1 if batch is None else batch, rows, channels)
+    shape: tuple[int, ...]
+    if batch is not None:
+        shape = full
+    elif single and series[0].rank == 1:
+        shape = (rows,)
+    else:
+        shape = (rows, channels)
     described: dict[str, Any] = {
         "dtype": result,
         "shape": list(full),
         "stride": dense_strides(full),
     }
     if out is not None:
-        if out.shape != shape:
-            raise Misuse(
-                f"out has wrong shape: expected {list(shape)}, found {list(out.shape)}",
-                {"tensor": "out"},
-            )
-        if out.device != first.device:
-            raise Misuse(
-                f"out must be on the same device as {first.name}: "
-                f"expected {device_name(first)}, found {device_name(out)}",
-                {"tensor": "out"},
-            )
+        _check_out(out, shape, first)
         described["stride"] = list(out.batched(3)[1])
     has = []
     tensors = [t for s in series for t in s.describe()] + [targets.describe(), described]
@@ -356,7 +380,9 @@ def make_plan(
         has.append("valid")
         whole = (*full[:2], len(series))
         tensors.append({"dtype": "uint8", "shape": list(whole), "stride": dense_strides(whole)})
-        valid = whole[1 if batch is None else 0 : 2 if single else 3]
+        valid = whole if batch is not None else whole[1:]
+        if single:
+            valid = valid[:-1]
     spec: dict[str, Any] = {
         "op": "fuse",
         "backend": backend,
@@ -364,19 +390,8 @@ def make_plan(
         "tensors": tensors,
         "has": has,
         "clock": clock,
+        "series": [_series_spec(s) for s in series],
     }
-    spec["series"] = [
-        {
-            **s.spec,
-            "name": s.name,
-            "has": [
-                n
-                for n, v in (("lengths", s.lengths), ("offsets", s.offsets), ("samples", s.samples))
-                if v is not None
-            ],
-        }
-        for s in series
-    ]
     if epsilon:
         spec["epsilon"] = epsilon
     if validate or first.device == HOST:
@@ -464,11 +479,10 @@ def run_call(
 ) -> tuple[Any, Any, View, Plan | None]:
     """Runs one call: returns the result, the validity, the targets and the plan."""
     step = period_of(hz)
-    if (
-        not step
-        and clock == "ns"
-        and any(s[3].get("mode") == "mean" and s[3].get("window") is None for s in streams)
-    ):
+    needs_step = any(
+        rule.get("mode") == "mean" and rule.get("window") is None for *_, rule in streams
+    )
+    if needs_step and not step and clock == "ns":
         step = _timeline.even_step(target_times)
     series = [make_series(*s, step=step) for s in streams]
     targets = make_targets(target_times, hz, series)

@@ -17,7 +17,8 @@ __all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
 
 def dense_strides(shape: Sequence[int]) -> list[int]:
     """Returns the strides of C order, in elements."""
-    out, n = [], 1
+    out = []
+    n = 1
     for d in reversed(shape):
         out.append(n)
         n *= max(d, 1)
@@ -103,7 +104,8 @@ class AllocatingOp:
             inputs: The addresses of the inputs.
             given: The arrays of the results that the caller gives.
         """
-        addresses, mine = list(inputs), iter(given)
+        addresses = list(inputs)
+        mine = iter(given)
         out: list[Any] = []
         torch = None if self.device is None else _arrays.imported_torch()
         for r in self.results:

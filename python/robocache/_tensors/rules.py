@@ -139,7 +139,8 @@ def _add_window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         before, after = (_checks.to_nanoseconds("window", w) for w in window)
     else:
         whole = _checks.to_nanoseconds("window", window)
-        before, after = whole // 2, whole - whole // 2
+        before = whole // 2
+        after = whole - whole // 2
     if before < 0 or after < 0 or before + after <= 0:
         raise Misuse(f"mean needs a window: window={window!r}: expected a duration above 0")
     out["before"], out["after"] = before, after

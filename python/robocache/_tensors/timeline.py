@@ -52,18 +52,21 @@ def _first_and_last(
         t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
     if offsets is not None:
         o = _to_host(offsets)
-        begin, end = o[:-1], o[1:]
+        begin = o[:-1]
+        end = o[1:]
     else:
         t = t.reshape(int(np.prod(t.shape[:-1])), t.shape[-1])
         begin = np.arange(len(t)) * t.shape[1]
         n = np.full(len(t), t.shape[1]) if lengths is None else _to_host(lengths)
         if len(n) != len(t):
-            begin, t = np.zeros(len(n), np.int64), t[:1]
+            begin = np.zeros(len(n), np.int64)
+            t = t[:1]
         end = begin + n
     t = t.reshape(-1)
     if len(t) == 0:
         return np.ones(len(begin), np.int64), np.zeros(len(begin), np.int64)
-    first, last = t[np.minimum(begin, len(t) - 1)], t[np.maximum(end - 1, 0)]
+    first = t[np.minimum(begin, len(t) - 1)]
+    last = t[np.maximum(end - 1, 0)]
     return first, np.where(end > begin, last, first - 1)
 
 
@@ -73,9 +76,9 @@ def uniform_grid(streams: list[tuple[View, View | None, View | None]], f: Fracti
     T is the number of rows of the longest entry. The rows after the end of a shorter entry are not
     valid.
     """
-    ends = [_first_and_last(*s) for s in streams]
-    first = np.max(np.broadcast_arrays(*(e[0] for e in ends)), axis=0)
-    last = np.min(np.broadcast_arrays(*(e[1] for e in ends)), axis=0)
+    starts, ends = zip(*(_first_and_last(*s) for s in streams))
+    first = np.max(np.broadcast_arrays(*starts), axis=0)
+    last = np.min(np.broadcast_arrays(*ends), axis=0)
     longest = int(np.max(last - first, initial=-1))
     if longest < 0:
         rows = 0
@@ -84,8 +87,11 @@ def uniform_grid(streams: list[tuple[View, View | None, View | None]], f: Fracti
         while rows > 0 and _row_times_ns(np.array([rows - 1]), f)[0] > longest:
             rows -= 1
     out = first[:, None] + _row_times_ns(np.arange(rows), f)[None, :]
-    shared = all(len(s[0].shape) == 1 and s[1] is None and s[2] is None for s in streams)
-    return np.ascontiguousarray(out[0]) if shared else out
+    is_shared = all(
+        len(times.shape) == 1 and lengths is None and offsets is None
+        for times, lengths, offsets in streams
+    )
+    return np.ascontiguousarray(out[0]) if is_shared else out
 
 
 def even_step(targets: Any) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -103,10 +103,14 @@ def _run_fuse(
     key = (options, dtype, valid, len(data), *map(_layout_key, inputs))
     plan = _plans.get(key)
     n = len(data)
-    data, times, targets, extras = inputs[:n], inputs[n : 2 * n], inputs[2 * n], inputs[2 * n + 1 :]
+    data = inputs[:n]
+    times = inputs[n : 2 * n]
+    targets = inputs[2 * n]
+    extras = inputs[2 * n + 1 :]
     spec = _parse_options(options)
     if plan is None:
-        series, at = _make_series(spec, data, times, extras), _arrays.view("target_times", targets)
+        series = _make_series(spec, data, times, extras)
+        at = _arrays.view("target_times", targets)
         chosen = _rules.choose_backend(spec.get("backend"), series[0].values.device)
         if chosen == "pytorch":
             from . import oracle as _oracle
@@ -126,7 +130,8 @@ def _run_fuse(
             epsilon=spec.get("epsilon", 0.0),
         )
         _plans.put(key, plan)
-    addresses, more = [], iter(extras)
+    addresses = []
+    more = iter(extras)
     for s, d, t in zip(spec["series"], data, times, strict=True):
         addresses += [
             d.data_ptr(),
@@ -205,7 +210,8 @@ def _fake_fuse(
     spec = _parse_options(options)
     more = _named_extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
-    rows, channels = targets.shape[-1], sum(d.shape[-1] for d in data)
+    rows = targets.shape[-1]
+    channels = sum(d.shape[-1] for d in data)
     out = data[0].new_empty((batch, rows, channels), dtype=dtype or data[0].dtype)
     return out, data[0].new_empty((batch, rows, len(data)) if valid else (0,), dtype=torch.bool)
 
@@ -278,7 +284,8 @@ def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
     _check_differentiable(_parse_options(options))
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*times, targets, *extras)
-    ctx.streams, ctx.options = [(tuple(d.shape), d.dtype) for d in data], options
+    ctx.streams = [(tuple(d.shape), d.dtype) for d in data]
+    ctx.options = options
 
 
 def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
@@ -287,7 +294,8 @@ def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
     saved = ctx.saved_tensors
     spec = _parse_options(ctx.options)
     more = _named_extras(spec, saved[n + 1 :])
-    out, column = [], 0
+    out = []
+    column = 0
     for i, (shape, dtype) in enumerate(ctx.streams):
         mine = g[..., column : column + shape[-1]]
         column += shape[-1]
@@ -317,7 +325,8 @@ def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
     """Stores the inputs of resample_backward for its own backward pass."""
     grad, times, targets, extras, _, options, _ = inputs
     ctx.save_for_backward(times, targets, *extras)
-    ctx.dtype, ctx.options = grad.dtype, options
+    ctx.dtype = grad.dtype
+    ctx.options = options
 
 
 def _grad_backward(ctx: Any, g: Any) -> Any:
@@ -397,6 +406,71 @@ def as_constant(v: Any) -> Any:
     return v
 
 
+class _TracedStream(NamedTuple):
+    """A stream of a call that torch's operators compute."""
+
+    name: str
+    data: torch.Tensor  # [B, S, D], or ragged [sum of S, D]
+    times: torch.Tensor
+    rule: dict[str, Any]
+    has: tuple[str, ...]  # which of lengths, offsets and samples exist
+    extras: list[torch.Tensor]  # these
+    channels: int  # to normalize, else 1
+    rank: int  # axes of the data as given; 3 if ragged
+
+
+def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _TracedStream:
+    """Returns a stream with a batch axis. given is its rule, with lengths, offsets and samples."""
+    rule = dict(given)
+    more = {
+        "lengths": rule.pop("lengths", None),
+        "offsets": rule.pop("offsets", None),
+        "samples": None,
+    }
+    if rule.get("augment") is not None:
+        rule["augment"] = dict(rule["augment"])
+        more["samples"] = rule["augment"].pop("samples", None)
+    if isinstance(d, (list, tuple)):
+        more["offsets"] = [0]
+        for part in d:
+            more["offsets"].append(more["offsets"][-1] + part.shape[0])
+        d = torch.cat(list(d))
+        t = torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
+    elif d.is_nested:
+        more["offsets"] = d.offsets()
+        d = d.values()
+        t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
+    if not isinstance(d, torch.Tensor):
+        raise Misuse(
+            f"{name}: expected a torch tensor beside others, found {type(d).__name__}",
+            {"tensor": name},
+        )
+    if torch.compiler.is_compiling():
+        rule = as_constant(rule)
+    ragged = more["offsets"] is not None
+    if not 1 <= d.dim() <= (2 if ragged else 3):
+        raise Misuse(
+            f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
+            {"tensor": name},
+        )
+    rank = 3 if ragged else d.dim()
+    if d.dim() == 1:
+        d = d[:, None]
+    if d.dim() == 2 and not ragged:
+        d = d[None]
+    has = tuple(k for k in ("lengths", "offsets", "samples") if more[k] is not None)
+    return _TracedStream(
+        name=name,
+        data=d,
+        times=tensor_like("times", t, d),
+        rule=rule,
+        has=has,
+        extras=[tensor_like(k, more[k], d) for k in has],
+        channels=as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1,
+        rank=rank,
+    )
+
+
 def run_traced(
     streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]],
     target_times: Any,
@@ -418,51 +492,15 @@ def run_traced(
             "hz= looks at the times, which torch.compile cannot: give target times",
             hint="robocache.resample(…, hz=…, return_times=True) makes them",
         )
-    data, times, extras, rules, names, has, channels, ranks = [], [], [], [], [], [], [], []
-    for name, d, t, given in streams:
-        rule = dict(given)
-        more = {
-            "lengths": rule.pop("lengths", None),
-            "offsets": rule.pop("offsets", None),
-            "samples": None,
-        }
-        if rule.get("augment") is not None:
-            rule["augment"] = dict(rule["augment"])
-            more["samples"] = rule["augment"].pop("samples", None)
-        if isinstance(d, (list, tuple)):
-            more["offsets"] = [0]
-            for part in d:
-                more["offsets"].append(more["offsets"][-1] + part.shape[0])
-            d, t = torch.cat(list(d)), torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
-        elif d.is_nested:
-            more["offsets"], d = d.offsets(), d.values()
-            t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
-        if not isinstance(d, torch.Tensor):
-            raise Misuse(
-                f"{name}: expected a torch tensor beside others, found {type(d).__name__}",
-                {"tensor": name},
-            )
-        if torch.compiler.is_compiling():
-            rule = as_constant(rule)
-        ragged = more["offsets"] is not None
-        if not 1 <= d.dim() <= (2 if ragged else 3):
-            raise Misuse(
-                f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
-                {"tensor": name},
-            )
-        ranks.append(3 if ragged else d.dim())
-        if d.dim() == 1:
-            d = d[:, None]
-        if d.dim() == 2 and not ragged:
-            d = d[None]
-        data.append(d)
-        times.append(tensor_like("times", t, d))
-        here = [k for k in ("lengths", "offsets", "samples") if more[k] is not None]
-        extras += [tensor_like(k, more[k], d) for k in here]
-        has.append(tuple(here))
-        rules.append(rule)
-        names.append(name)
-        channels.append(as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
+    traced = [_trace_stream(name, d, t, given) for name, d, t, given in streams]
+    data = [s.data for s in traced]
+    times = [s.times for s in traced]
+    extras = [x for s in traced for x in s.extras]
+    rules = [s.rule for s in traced]
+    names = [s.name for s in traced]
+    has = [s.has for s in traced]
+    channels = [s.channels for s in traced]
+    ranks = [s.rank for s in traced]
     if hz is not None:
         step = _resampling.period_of(hz)
         target_times = _resampling.make_targets(
@@ -504,7 +542,8 @@ def run_traced(
             data, times, targets, extras, options, wanted, want_valid
         )
     if max(ranks) < 3:
-        got, valid = got[0], valid[0] if want_valid else valid
+        got = got[0]
+        valid = valid[0] if want_valid else valid
         if single and ranks[0] == 1:
             got = got[..., 0]
     if single and want_valid:
