@@ -68,6 +68,17 @@ func alignToGrid(
 	if err != nil {
 		return nil, err
 	}
+	written := []string{}
+	for i := range info.Features {
+		f := &info.Features[i]
+		if (cfg.Keys == nil || slices.Contains(cfg.Keys, f.Key)) &&
+			(viewOptions.Ignore == nil || !viewOptions.Ignore(f)) {
+			written = append(written, f.Key)
+		}
+	}
+	if note := cfg.ArrivalNote(src, written); note != nil {
+		v.Info().Findings = append(v.Info().Findings, *note)
+	}
 	dropped, err := findDroppedSpan(ctx, src, v, &cfg, opt.Episodes)
 	if err != nil {
 		return nil, err

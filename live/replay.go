@@ -11,7 +11,6 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/loader/contract"
-	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -22,7 +21,6 @@ type ReplayConfig struct {
 	// ArrivalDelay is how long after its timestamp a sample arrives, if the recording has no arrival
 	// times.
 	ArrivalDelay align.PerKey[align.Nanos]
-	Training     options.Config // options of the loader that is compared; the contract's if zero
 }
 
 // ReplayResult is the comparison of live observations with those of a Loader.
