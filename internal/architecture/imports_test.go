@@ -54,9 +54,12 @@ var allowed = map[string][]string{
 		"internal/lru",
 		"internal/unzstd",
 	},
-	"format/all":             {"format", "store"},
-	"cache":                  {"", "internal/crash"},
-	"loader":                 {"", "video", "loader/internal", "loader/options"},
+	"format/all": {"format", "store"},
+	"cache":      {"", "internal/crash"},
+	"loader": {
+		"", "align", "video", "loader/internal", "loader/options", "loader/contract",
+	},
+	"loader/contract":        {"", "loader/options"},
 	"loader/internal/frames": {"", "video", "cache", "store", "loader/internal/buffers"},
 	"loader/internal/order":  {""},
 	"loader/options": {
@@ -88,6 +91,7 @@ var allowed = map[string][]string{
 		"stats",
 		"store",
 		"video",
+		"loader/contract",
 		"loader/internal/column",
 		"loader/internal/frames",
 		"loader/internal/layout",
