@@ -219,7 +219,7 @@ class Episode:
                 streams or {key: duration}. Modes that interpolate need it, so that both neighbors
                 have arrived. Default None: 0.
             max_age: The age from which a held sample is stale, a duration for all streams or {key:
-                duration}. Default None: no limit.
+                duration}. 0: no limit. Default None: 1 s.
             stale: The rule for rows without a sample that is young enough, for all streams or {key:
                 rule}: "mask" (default) or "error".
             targets: Further keys of labels. Default None.

@@ -103,7 +103,7 @@ class Align:
         delay: Seconds before the tick at which a stream is evaluated, for all streams or by key.
             Modes that interpolate need it. Default 0.
         max_age: The age in seconds from which a held sample is stale, for all streams or by key.
-            Default: no limit.
+            Default 1; 0: no limit.
         stale: The rule for rows without a sample that is young enough, for all streams or by key:
             "mask" (default) or "error".
         targets: The keys of labels other than actions and rewards. Labels may look ahead.
