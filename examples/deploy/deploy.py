@@ -1,4 +1,4 @@
-"""Runs a policy on the robot of robot.py, and prints what it sees.
+"""Runs a policy on the robot of robot.py, and prints the ages of its observations.
 
 python examples/deploy/robot.py &
 python examples/deploy/deploy.py policy [--seconds 10]
@@ -46,7 +46,7 @@ def main() -> None:
     with robocache.Live(contract, source=f"foxglove://127.0.0.1:{args.port}") as live:
         if args.record:
             live.record(args.record)
-        live.observe(timeout_s=10)  # waits until the robot is there
+        live.observe(timeout_s=10)  # waits for the robot
         begin = time.monotonic()
         for n in range(int(args.seconds * contract.rate_hz)):
             time.sleep(max(0, begin + n / contract.rate_hz - time.monotonic()))

@@ -3,8 +3,8 @@
     python examples/deploy/robot.py [--seconds 30] [--port 8765]
 
 The program is the robot of deploy.py: it publishes its messages as a Foxglove WebSocket server, and
-receives the tip's velocity over UDP on the next port. The class Robot has a clock of its own, so
-that record.py and experiment.py need not wait.
+receives the tip's velocity over UDP on the next port. The class Robot has a virtual clock:
+record.py and experiment.py do not wait.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-STEP_NS = 10_000_000  # of the simulation, and between two joint states
+STEP_NS = 10_000_000  # between two steps of the simulation, and two joint states
 FRAME_NS = 66_666_667  # between two images
 START_NS = 1_700_000_000 * 10**9
 CAMERA_DELAY_S = (0.080, 0.140)  # from the exposure to the arrival of the target's position
@@ -106,7 +106,7 @@ class Robot:
         """Moves for STEP_NS with a commanded velocity.
 
         Returns:
-            The messages that have arrived meanwhile, in the order of their arrival.
+            The messages that arrived during the step, in the order of their arrival.
         """
         command = np.clip(command, -SPEED_LIMIT, SPEED_LIMIT)
         self.time_ns += STEP_NS
