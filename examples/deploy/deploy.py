@@ -1,7 +1,9 @@
 """Runs a policy on the robot of robot.py, and prints the ages of its observations.
 
-python examples/deploy/robot.py &
-python examples/deploy/deploy.py policy [--seconds 10]
+    python examples/deploy/robot.py &
+    python examples/deploy/deploy.py policy [--seconds 10] [--record seen.mcap]
+
+policy.npz and policy.contract.json are those of train.py.
 """
 
 import argparse
@@ -54,8 +56,12 @@ def main() -> None:
             observation = live.observe(timeout_s=0, as_numpy=True)
             action = policy.act(observation)
             computed.append(time.perf_counter() - asked)
-            actions.send(struct.pack("<2d", *action))
-            score = struct.unpack("<2d", actions.recv(16))
+            try:
+                actions.send(struct.pack("<2d", *action))
+                score = struct.unpack("<2d", actions.recv(16))
+            except OSError as e:
+                print(f"the robot does not answer: {e}")
+                break
             if n % round(contract.rate_hz) == 0:
                 print(describe(observation), flush=True)
         stats = live.stats()

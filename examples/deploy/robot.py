@@ -1,6 +1,6 @@
 """Simulates a robot: a tip in a plane that follows a moving target, seen by a slow camera.
 
-    python examples/deploy/robot.py [--seconds 30] [--port 8765]
+    python examples/deploy/robot.py [--seconds 600] [--port 8765]
 
 The program is the robot of deploy.py: it publishes its messages as a Foxglove WebSocket server, and
 receives the tip's velocity over UDP on the next port. The class Robot has a virtual clock:
@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--port", type=int, default=8765, help="actions arrive at the next port")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
