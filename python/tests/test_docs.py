@@ -55,6 +55,7 @@ PARAMETERS = {
         robocache.MapDataset,
         robocache.Mix,
         robocache.LeRobotDataset,
+        robocache.Live,
         *robocache.options.GROUPS.values(),
         robocache.open,
     ]
