@@ -231,7 +231,7 @@ func (l *Live) Reset() error {
 		s.reset()
 	}
 	if l.messages != nil {
-		l.messages.reset()
+		l.messages.forgetPackets()
 	}
 	return l.recorder.Load().addReset()
 }
@@ -254,9 +254,9 @@ func (l *Live) Close() error {
 	l.isClosed = true
 	l.observer.Close()
 	if l.messages != nil {
-		l.messages.close()
+		l.messages.forgetPackets()
 	}
-	return l.recorder.Load().close()
+	return l.recorder.Load().finish()
 }
 
 // tickClock tells the time of the arrivals, which need not be that of this machine: a recording or a

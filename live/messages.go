@@ -136,14 +136,12 @@ func (m *messageDecoder) channelOf(topic string) transport.Channel {
 // checkChannel returns an error if the messages that a publisher announces do not fit.
 func (m *messageDecoder) checkChannel(c *transport.Channel) error { return m.decoder.CheckChannel(c) }
 
-// reset forgets the packets of all videos. Decoding continues at the next key frame.
-func (m *messageDecoder) reset() {
+// forgetPackets forgets the packets of all videos. Decoding continues at the next key frame.
+func (m *messageDecoder) forgetPackets() {
 	for _, v := range m.videos {
-		v.close()
+		v.closeDecoder()
 	}
 }
-
-func (m *messageDecoder) close() { m.reset() }
 
 // videoTopic decodes the packets of one stream.
 type videoTopic struct {
@@ -210,7 +208,8 @@ func (v *videoTopic) open(codec video.Codec) (err error) {
 	return err
 }
 
-func (v *videoTopic) close() {
+// closeDecoder forgets all packets and frees the decoder.
+func (v *videoTopic) closeDecoder() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.decoder != nil {

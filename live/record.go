@@ -232,8 +232,8 @@ func (r *recorder) write(x *record) error {
 	return r.out.Message(&x.message)
 }
 
-// close writes what is queued and ends the file.
-func (r *recorder) close() error {
+// finish writes what is queued and ends the file.
+func (r *recorder) finish() error {
 	if r == nil {
 		return nil
 	}
@@ -283,7 +283,7 @@ func Verify(ctx context.Context, path string) (*ReplayResult, error) {
 		return nil, err
 	}
 	v := &verifier{ctx: ctx, topics: map[string]*ros2.Topic{}}
-	defer v.close()
+	defer v.closeLive()
 	v.result.DifferentKeys = map[string]int64{}
 	v.tail = mcap.NewTail(f, mcap.TailLimits)
 	failed := v.tail.Poll(ctx, size, func(channel *mcap.MessageChannel, m *mcap.Message) {
@@ -348,7 +348,7 @@ func (v *verifier) open(channel *mcap.MessageChannel, m *mcap.Message) error {
 	return err
 }
 
-func (v *verifier) close() {
+func (v *verifier) closeLive() {
 	if v.live != nil {
 		v.live.Close()
 	}

@@ -90,7 +90,7 @@ type event struct {
 func (r *replay) run() error {
 	r.result.DifferentKeys = map[string]int64{}
 	r.videos = newVideoReader(r.ctx, r.ds)
-	defer r.videos.close()
+	defer r.videos.pool.Close()
 	episode, next := -1, 0
 	for i := range r.items.Len() {
 		if r.cfg.MaxTicks > 0 && r.result.Ticks >= r.cfg.MaxTicks {
@@ -287,5 +287,3 @@ func (v *videoReader) decode(ref *robocache.FrameRef, fn func(f video.Frame) err
 	return video.EachFrame(v.ctx, v.lib, []robocache.FrameRef{*ref}, video.Each{Pool: v.pool},
 		func(_ []int, f video.Frame) error { return fn(f) })
 }
-
-func (v *videoReader) close() { v.pool.Close() }
