@@ -53,7 +53,7 @@ def main():
     parser.add_argument("--speed", type=float, default=1)
     parser.add_argument("--orders", action="store_true", help="read numbers of messages")
     parser.add_argument(
-        "--wait", type=float, default=0, help="seconds for subscribers of all topics"
+        "--wait", nargs="*", default=[], help="topics whose subscribers are awaited"
     )
     parser.add_argument("--stay", type=float, default=1, help="seconds after the last message")
     parser.add_argument("--best-effort", nargs="*", default=[], metavar="TOPIC")
@@ -84,10 +84,7 @@ def main():
         for line in sys.stdin:
             publish(int(line))
         return
-    deadline = time.monotonic() + options.wait
-    while time.monotonic() < deadline and not all(
-        p.get_subscription_count() for p in publishers.values()
-    ):
+    while not all(publishers[topic].get_subscription_count() for topic in options.wait):
         time.sleep(0.01)
     play(messages, publish, options.speed)
     time.sleep(options.stay)

@@ -4,8 +4,8 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-TYPES = {"contract": str, "policy": str, "rate": float, "use_sim_time": bool}
-DEFAULTS = {"policy": "", "rate": "0.0", "use_sim_time": "false"}
+TYPES = {"contract": str, "policy": str, "rate": float, "record": str, "use_sim_time": bool}
+DEFAULTS = {"policy": "", "rate": "0.0", "record": "", "use_sim_time": "false"}
 
 
 def generate_launch_description():

@@ -37,7 +37,9 @@ class PolicyRunner:
             return node.declare_parameter(name, default).value
 
         self.node = node
-        self.live = robocache.Live(parameter("contract", ""))
+        self.live = robocache.Live(
+            parameter("contract", ""), record=parameter("record", "") or None
+        )
         self.topics = [t for t in parameter("topics", [""]) if t] or self.contract_topics()
         self.rate = parameter("rate", 0.0) or self.live.contract.rate_hz
         self.policy = import_function(parameter("policy", ""))
@@ -99,10 +101,11 @@ class PolicyRunner:
 
     def push(self, topic: str, payload: bytes, info: dict[str, int]) -> None:
         """Adds a message to the Live."""
+        now = self.now_ns()
         # With simulated time, the time of sending is on another clock than ticks.
-        stamp = None if self.uses_sim_time else info.get("source_timestamp") or None
+        stamp = now if self.uses_sim_time else info.get("source_timestamp") or now
         try:
-            self.live.push_message(topic, payload, stamp, self.now_ns())
+            self.live.push_message(topic, payload, stamp, now)
         except robocache.Error as e:
             self.node.get_logger().warning(f"{topic}: {e}", throttle_duration_sec=5)
 
@@ -172,8 +175,10 @@ def message_class(name: str) -> Any:
 def main() -> None:
     import rclpy
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
 
-    rclpy.init()
+    # Ctrl-C ends the executor before the context, so that no timer publishes after the end.
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node("robocache_policy")
     runner = PolicyRunner(node)
     executor = MultiThreadedExecutor(num_threads=3)
@@ -185,6 +190,7 @@ def main() -> None:
     finally:
         executor.shutdown()
         runner.live.close()
+        rclpy.try_shutdown()
 
 
 if __name__ == "__main__":
