@@ -25,8 +25,12 @@ var placeholderTimes = []int64{0, 1e9}
 func newDataset(streams []*streamBuffer) *dataset {
 	d := &dataset{streams: map[string]*streamBuffer{}}
 	d.info = robocache.Info{
-		URI: "live", Format: "live", Clock: "live", Episodes: 1, Frames: int64(len(placeholderTimes)),
-		Tasks: []robocache.Task{{}},
+		URI:      "live",
+		Format:   "live",
+		Clock:    "live",
+		Episodes: 1,
+		Frames:   int64(len(placeholderTimes)),
+		Tasks:    []robocache.Task{{}},
 	}
 	for _, s := range streams {
 		d.streams[s.Key] = s
@@ -87,8 +91,15 @@ func (d *dataset) sampleOf(key string, r robocache.Row) (*sample, error) {
 		return noSample, nil
 	}
 	if s == nil || r.Index < 0 || r.Index >= len(s.samples) {
-		return nil, robocache.NewError(robocache.ErrInternal, "live",
-			robocache.Where{"stream": key, "row": r.Index}, "an observation reads a row that is gone")
+		return nil, robocache.NewError(
+			robocache.ErrInternal,
+			"live",
+			robocache.Where{
+				"stream": key,
+				"row":    r.Index,
+			},
+			"an observation reads a row that is gone",
+		)
 	}
 	return s.samples[r.Index], nil
 }

@@ -134,7 +134,11 @@ func (m *messageDecoder) channelOf(topic string) transport.Channel {
 }
 
 // checkChannel returns an error if the messages that a publisher announces do not fit.
-func (m *messageDecoder) checkChannel(c *transport.Channel) error { return m.decoder.CheckChannel(c) }
+func (m *messageDecoder) checkChannel(
+	c *transport.Channel,
+) error {
+	return m.decoder.CheckChannel(c)
+}
 
 // forgetPackets forgets the packets of all videos. Decoding continues at the next key frame.
 func (m *messageDecoder) forgetPackets() {

@@ -159,7 +159,10 @@ func (r *replay) listEvents(episode int) error {
 			})
 		}
 	}
-	slices.SortStableFunc(r.events, func(x, y event) int { return cmp.Compare(x.arrival, y.arrival) })
+	slices.SortStableFunc(
+		r.events,
+		func(x, y event) int { return cmp.Compare(x.arrival, y.arrival) },
+	)
 	return nil
 }
 

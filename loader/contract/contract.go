@@ -91,7 +91,8 @@ func Load(path string) (*Contract, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
-		return nil, robocache.Temporary("contract", robocache.Where{"file": path}, "").WithCause(err)
+		return nil, robocache.Temporary("contract", robocache.Where{"file": path}, "").
+			WithCause(err)
 	}
 	c, err := Parse(b)
 	return c, robocache.At(err, robocache.Where{"file": path})
@@ -124,7 +125,8 @@ func Parse(b []byte) (*Contract, error) {
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(c); err != nil {
-		return nil, robocache.Malformed("contract", nil, "the contract cannot be read").WithCause(err)
+		return nil, robocache.Malformed("contract", nil, "the contract cannot be read").
+			WithCause(err)
 	}
 	c.Options = parsed
 	return c, c.Validate()

@@ -155,7 +155,8 @@ func (w *Reader) RowsOf(p *Part, c *Column, mask []byte) ([]robocache.Row, error
 	if err != nil {
 		return nil, err
 	}
-	out := make([]robocache.Row, plan.Len())
+	out := slices.Grow(w.planBuffers.chosen[:0], plan.Len())[:plan.Len()]
+	w.planBuffers.chosen = out
 	for i, k := range plan.Kind {
 		out[i] = robocache.Row{Episode: p.rows[0][i/c.Steps].Episode, Index: -1}
 		if k == kernel.Copy {
@@ -255,6 +256,7 @@ type planScratch struct {
 	padded                 []bool  // the target row lies before the first tick
 	lengths                []int64 // time that each target row covers, for sums
 	rows                   []robocache.Row
+	chosen                 []robocache.Row // result of RowsOf
 }
 
 // resizePlan sets the length of a plan to n rows. Their content is arbitrary.
