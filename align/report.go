@@ -206,6 +206,10 @@ func (r *causalityReporter) addEpisode(ctx context.Context, episode int) (err er
 	if err != nil {
 		return err
 	}
+	if len(ticks) == 0 {
+		return robocache.Malformed("align", nil, "the streams share no span of time").
+			WithHint("Name the streams with %s.", robocache.Option("keys"))
+	}
 	for i := range a.streams {
 		s := &a.streams[i]
 		k := s.feature.Key

@@ -193,6 +193,8 @@ type (
 	Normalizer = plan.Normalizer
 	// Normed describes the normalisation of one key.
 	Normed = plan.Normed
+	// CausalityReport states which samples the streams of a batch use.
+	CausalityReport = plan.CausalityReport
 	// NotDelivered names a stream that is not delivered and the reason.
 	NotDelivered = plan.NotDelivered
 )

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/align"
 )
 
 // Causality reports which samples the streams of a batch use, and whether a robot has them at the
@@ -14,12 +13,11 @@ import (
 // episodes of a mixture are those of all sources, which share the budget.
 func (l *Loader) Causality(
 	ctx context.Context, budget time.Duration,
-) (*align.CausalityReport, error) {
+) (*CausalityReport, error) {
 	sources := l.assembler.Sources
-	var all *align.CausalityReport
+	var all *CausalityReport
 	for _, src := range sources {
-		own, err := src.ReportCausality(ctx,
-			align.ReportOptions{Budget: budget / time.Duration(len(sources))})
+		own, err := src.ReportCausality(ctx, budget/time.Duration(len(sources)))
 		if err != nil {
 			return nil, src.WithPlace(err)
 		}

@@ -89,6 +89,29 @@ func TestCausality(t *testing.T) {
 		!strings.Contains(out, "recorded") || !strings.Contains(out, "100.0 %") {
 		t.Errorf("%s", out)
 	}
+	// Two recordings with different streams.
+	mixed := filepath.Join(dir, "mixed")
+	for _, stream := range []string{"joints", "force"} {
+		one := filepath.Join(dir, stream)
+		code, _, errs := call(t, "synth", one, "--format", "mcap", "--episodes", "1", "--seconds",
+			"1", "--cameras", "0", "--rates", "camera=30,"+stream+"=100")
+		if code != exitDone {
+			t.Fatal(errs)
+		}
+		file := filepath.Join(one, "episode_000000.mcap")
+		if err := os.MkdirAll(mixed, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file, filepath.Join(mixed, stream+".mcap")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad, _ := causalityOf(t, exitFindings, mixed, "--hz", "20", "--keys",
+		"observation.joints,observation.state")
+	if f := bad.Findings[0]; f.Code != "episode-not-aligned" ||
+		!strings.Contains(f.Message, "--keys") {
+		t.Errorf("%+v", bad)
+	}
 	set := filepath.Join(dir, "set")
 	if code, _, errs := call(t, "synth", set, "--episodes", "2", "--seconds", "1", "--cameras",
 		"0"); code != exitDone {

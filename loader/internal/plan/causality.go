@@ -4,15 +4,19 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/goatnote-inc/robocache/align"
 )
 
+// CausalityReport states which samples the streams of a batch use.
+type CausalityReport = align.CausalityReport
+
 // ReportCausality reports which samples the rows of a batch use (align.Config.ReportCausality). It
 // reads the source's episodes, and of each window the newest row.
 func (src *Source) ReportCausality(
-	ctx context.Context, opt align.ReportOptions,
-) (*align.CausalityReport, error) {
+	ctx context.Context, budget time.Duration,
+) (*CausalityReport, error) {
 	var cfg align.Config
 	if src.Config.Align != nil {
 		cfg = *src.Config.Align
@@ -28,6 +32,7 @@ func (src *Source) ReportCausality(
 		}
 		cfg.Modes[c.Feature.Key] = c.Time.Options.Mode
 	}
+	opt := align.ReportOptions{Budget: budget, NewestRows: src.newestRows}
 	for place := range src.Table.Len() {
 		opt.Episodes = append(opt.Episodes, src.Table.Episode(place))
 	}
@@ -37,7 +42,6 @@ func (src *Source) ReportCausality(
 		shiftTimes(times, src.Timebase.Shift)
 		return times, err
 	}
-	opt.NewestRows = src.newestRows
 	return cfg.ReportCausality(ctx, src.Dataset, opt)
 }
 
