@@ -36,6 +36,7 @@ SLOW_MODULES = {
     "test_bench_ops",
     "test_container",
     "test_ddp",
+    "test_deploy_example",
     "test_docs",
     "test_edit_against_lerobot",
     "test_examples",
