@@ -59,7 +59,7 @@ func (l *Live) Topics() []string {
 }
 
 // PushMessage adds the samples in a message of a topic. payload is the message in the encoding of
-// the contract (CDR). sent is when it was sent, in ns. arrival is when it arrived, in ns, or Now. A
+// the contract (CDR). sent is when it was sent and arrival when it arrived, in ns; both may be Now. A
 // message that does not fit the contract is an error and changes no observation. Safe for
 // concurrent use; messages of one topic are decoded one after the other.
 func (l *Live) PushMessage(topic string, payload []byte, sent, arrival int64) error {
@@ -70,6 +70,9 @@ func (l *Live) PushMessage(topic string, payload []byte, sent, arrival int64) er
 	}
 	if arrival == Now {
 		arrival = time.Now().UnixNano()
+	}
+	if sent == Now {
+		sent = arrival
 	}
 	if r := l.recorder.Load(); r != nil {
 		l.recording.RLock()
