@@ -38,34 +38,36 @@ type cyclone struct {
 
 // descriptor is dds_topic_descriptor_t.
 type descriptor struct {
-	size, align, flags, keyCount uint32
-	typeName                     *byte
-	keys                         unsafe.Pointer
-	opCount                      uint32
-	ops                          *[3]uint32
-	meta                         unsafe.Pointer
-	typeInformation, typeMapping struct {
-		data unsafe.Pointer
-		size uint32
+	size, align uint32
+	_, _        uint32 // flags, number of keys
+	typeName    *byte
+	_           unsafe.Pointer // keys
+	opCount     uint32
+	ops         *[3]uint32
+	_           unsafe.Pointer // XML of the type
+	_, _        struct {       // type information, type mapping
+		_ unsafe.Pointer
+		_ uint32
 	}
-	representation uint32
+	_ uint32 // data representations
 }
 
 // sampleInfo is dds_sample_info_t.
 type sampleInfo struct {
-	sampleState, viewState, instanceState uint32
-	valid                                 bool
-	source                                int64
-	instance, publication                 uint64
-	_                                     [5]uint32
+	_, _, instanceState   uint32 // states of the sample and the view
+	valid                 bool
+	source                int64
+	instance, publication uint64
+	_                     [5]uint32
 }
 
 // endpoint is dds_builtintopic_endpoint_t.
 type endpoint struct {
-	key, participant    [16]byte
-	participantInstance uint64
-	topic, typeName     *byte
-	qos                 unsafe.Pointer
+	key             [16]byte
+	_               [16]byte // participant
+	_               uint64   // handle of the participant
+	topic, typeName *byte
+	qos             unsafe.Pointer
 }
 
 // vector is struct iovec.

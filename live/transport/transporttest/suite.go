@@ -369,7 +369,10 @@ func (l *listener) endRun(t *testing.T) {
 	select {
 	case <-l.ended:
 	case <-time.After(receiveLimit):
-		t.Fatalf("transport.T5: Run did not return after its context was canceled:\n%s", allStacks())
+		t.Fatalf(
+			"transport.T5: Run did not return after its context was canceled:\n%s",
+			allStacks(),
+		)
 	}
 	if !errors.Is(l.err, context.Canceled) {
 		t.Errorf("transport.T5: Run returned %v, want %v", l.err, context.Canceled)
