@@ -1,7 +1,6 @@
 package live_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -31,8 +30,12 @@ func BenchmarkObserve(b *testing.B) {
 	if err := ds.Frames(b.Context(), camera, []robocache.Row{{}}, refs); err != nil {
 		b.Fatal(err)
 	}
-	for _, size := range []string{"", `, "image_size": [224, 224], "image_dtype": "float32"`} {
-		b.Run(fmt.Sprintf("size%d", len(size)), func(b *testing.B) {
+	for name, size := range map[string]string{
+		"AsRecorded": "",
+		"640x480":    `, "image_size": [480, 640]`,
+		"224x224":    `, "image_size": [224, 224], "image_dtype": "float32"`,
+	} {
+		b.Run(name, func(b *testing.B) {
 			err := video.EachFrame(b.Context(), video.LibraryOf(ds), refs, video.Each{},
 				func(_ []int, f video.Frame) error { return observeFrames(b, f, size) })
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -65,7 +66,7 @@ const ms = int64(1e6)
 // and checks each tick: the value is the newest sample that had arrived, never one from the future,
 // and nothing is held beyond max_age without a mask.
 func TestObserveSimulatedFaults(t *testing.T) {
-	events := 200_000
+	events := 1_000_000
 	if testing.Short() {
 		events = 20_000
 	}
@@ -350,5 +351,49 @@ func TestRecordVerify(t *testing.T) {
 	}
 	if _, err := live.Verify(t.Context(), "observe_test.go"); err == nil {
 		t.Error("another file is verified")
+	}
+}
+
+// TestSoak runs two hours of a robot's time, a state at 100 Hz and ticks at 20 Hz, and checks that
+// memory stays flat and that the last observations are as young as the first ones.
+func TestSoak(t *testing.T) {
+	seconds := int64(7200)
+	if testing.Short() {
+		seconds = 300
+	}
+	l := openLive(t, numbersContract(t, `{"align": {"hz": 20},
+		"delta_timestamps": {"a": [-0.1, -0.05, 0]}}`, "a", "b"))
+	var o *live.Observation
+	var err error
+	heapAfter := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	var early int64
+	row := pair(1, 2)
+	for at := 10 * ms; at < seconds*1e9; at += 10 * ms {
+		x := live.Sample{Stamp: at - 3*ms, Arrival: at, Data: row}
+		for _, key := range []string{"a", "b"} {
+			if err := l.Push(key, &x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if at%(50*ms) != 0 {
+			continue
+		}
+		if o, err = l.Observe(t.Context(), at, 0, o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Ages[0] != 3*ms || o.Ages[1] != 3*ms {
+			t.Fatalf("at %v: ages %v", time.Duration(at), o.Ages)
+		}
+		if at == 60e9 {
+			early = heapAfter()
+		}
+	}
+	if grown := heapAfter() - early; grown > 1<<20 {
+		t.Errorf("the heap grew by %d bytes after the first minute", grown)
 	}
 }
