@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -41,8 +42,11 @@ type Live struct {
 	dataset  *dataset
 	observer *loader.Observer
 	first    int64 // tick of the first observation; Now: none yet
-	isClosed bool
+	last     int64 // tick of the newest observation; Now: none yet
+	isClosed atomic.Bool
 	recorder atomic.Pointer[recorder] // nil: nothing is recorded
+	task     atomic.Pointer[string]
+	budget   int64
 }
 
 // Observation is what a policy sees at a tick.
@@ -64,17 +68,19 @@ func Open(ctx context.Context, c *contract.Contract, cfg Config) (*Live, error) 
 		byKey:    map[string]*streamBuffer{},
 		arrived:  make(chan struct{}, 1),
 		first:    Now,
+		last:     Now,
 	}
 	budget := cfg.MemoryBudget
 	if budget <= 0 {
 		budget = 1 << 30
 	}
+	l.budget = budget
 	for i := range c.Streams {
 		s := &streamBuffer{
 			Stream:  c.Streams[i],
 			horizon: horizonOf(&c.Options, &c.Streams[i].Feature),
 			budget:  max(budget/int64(len(c.Streams)), 1<<20),
-			finite:  c.Options.OnNaN != options.NaNAllow,
+			onNaN:   c.Options.OnNaN,
 		}
 		l.streams = append(l.streams, s)
 		l.byKey[s.Key] = s
@@ -129,14 +135,20 @@ func (l *Live) Observe(
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isClosed {
-		return nil, robocache.Misuse("live", nil, "the Live is closed")
+	if l.isClosed.Load() {
+		return nil, errClosed()
 	}
 	if tick == Now {
-		tick = l.clock.now()
+		tick = max(l.clock.now(), l.last)
 	}
-	if l.first == Now {
-		l.first = tick
+	if tick < l.last || tick <= -maxTick || tick >= maxTick {
+		return nil, robocache.Misuse("live", robocache.Where{"tick": tick},
+			"a tick before the last one, or out of range").
+			WithHint("Call reset() before another episode.")
+	}
+	first := l.first
+	if first == Now {
+		first = tick
 	}
 	if err := l.takeSamples(tick); err != nil {
 		return nil, err
@@ -150,12 +162,17 @@ func (l *Live) Observe(
 		o = &Observation{Batch: b, Ages: make([]int64, len(l.streams))}
 	}
 	o.Tick, l.dataset.ticks[0] = tick, tick
-	if err := l.observer.Observe(tick, l.first, o.Batch); err != nil {
+	err := l.observer.Observe(tick, first, o.Batch)
+	for err != nil && l.dropDamaged(err) {
+		err = l.observer.Observe(tick, first, o.Batch)
+	}
+	if err != nil {
 		if into == nil {
 			o.Release()
 		}
 		return nil, robocache.At(err, robocache.Where{"tick": tick})
 	}
+	l.first, l.last = first, tick
 	for i, s := range l.streams {
 		o.Ages[i] = -1
 		if newest := s.newestAt(tick); newest != nil {
@@ -163,6 +180,31 @@ func (l *Live) Observe(
 		}
 	}
 	return o, l.recorder.Load().addDigest(o)
+}
+
+// maxTick bounds ticks, so that sums with a horizon do not overflow.
+const maxTick = 1 << 61
+
+func errClosed() error { return robocache.Misuse("live", nil, "the Live is closed") }
+
+// dropDamaged removes the image that err names, which could not be decoded, and counts it as
+// rejected. The image before it is then the newest one. It returns false if err names no image.
+// Caller must hold l.mu.
+func (l *Live) dropDamaged(err error) bool {
+	var e *robocache.Error
+	if !errors.As(err, &e) || !robocache.Bad(err) {
+		return false
+	}
+	key, _ := e.Where["stream"].(string)
+	row, ok := e.Where["row"].(int)
+	s := l.byKey[key]
+	isImage := s != nil && (s.Kind == robocache.KindImage || s.Kind == robocache.KindVideo)
+	if !ok || !isImage || row < 0 || row >= len(s.samples) {
+		return false
+	}
+	s.dropSample(row)
+	l.sources.note(err)
+	return true
 }
 
 // takeSamples makes the samples that were pushed so far available to the observation at a tick.
@@ -178,6 +220,9 @@ func (l *Live) takeSamples(tick int64) error {
 	}
 	for _, s := range l.streams {
 		s.takeInbox()
+	}
+	if text := l.task.Load(); text != nil {
+		l.dataset.task = *text
 	}
 	err := l.recorder.Load().addTick(tick, l.dataset.task)
 	for _, s := range l.streams {
@@ -212,7 +257,7 @@ func (l *Live) awaitStreams(ctx context.Context, timeout time.Duration) error {
 func (l *Live) hasAllStreams() bool {
 	for _, s := range l.streams {
 		s.mu.Lock()
-		isEmpty := s.counters.Received == s.counters.Rejected
+		isEmpty := !s.hasSample
 		s.mu.Unlock()
 		if isEmpty && s.Key != "task" {
 			return false
@@ -226,9 +271,16 @@ func (l *Live) hasAllStreams() bool {
 func (l *Live) Reset() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.first = Now
+	if l.recorder.Load() != nil {
+		l.recording.Lock()
+		defer l.recording.Unlock()
+	}
+	l.first, l.last = Now, Now
+	l.clock.reset()
 	for _, s := range l.streams {
-		s.reset()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.resetLocked()
 	}
 	if l.messages != nil {
 		l.messages.forgetPackets()
@@ -237,21 +289,22 @@ func (l *Live) Reset() error {
 }
 
 // SetTask sets the text of the key "task".
-func (l *Live) SetTask(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dataset.task = text
-}
+func (l *Live) SetTask(text string) { l.task.Store(&text) }
 
 // Close ends the recording and releases all memory. Observations stay valid until their Release.
 func (l *Live) Close() error {
-	l.sources.stop()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isClosed {
+	if l.isClosed.Swap(true) {
 		return nil
 	}
-	l.isClosed = true
+	l.mu.Lock()
+	cancel := l.sources.cancel
+	l.mu.Unlock()
+	for _, stop := range cancel {
+		stop()
+	}
+	l.sources.running.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.observer.Close()
 	if l.messages != nil {
 		l.messages.forgetPackets()
@@ -265,15 +318,29 @@ type tickClock struct {
 	mu      sync.Mutex
 	arrival int64     // newest arrival
 	seen    time.Time // zero: nothing has arrived
+	behind  int       // consecutive arrivals far behind the newest one
 }
 
 // note records an arrival.
 func (c *tickClock) note(arrival int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen.IsZero() || arrival >= c.arrival {
-		c.arrival, c.seen = arrival, time.Now()
+	if !c.seen.IsZero() && arrival < c.arrival {
+		if arrival > c.arrival-maxReorder {
+			return
+		}
+		if c.behind++; c.behind < stepSamples {
+			return
+		}
 	}
+	c.arrival, c.seen, c.behind = arrival, time.Now(), 0
+}
+
+// reset forgets all arrivals.
+func (c *tickClock) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrival, c.seen, c.behind = 0, time.Time{}, 0
 }
 
 // now returns the newest arrival plus the time since then, or the time of this machine before the

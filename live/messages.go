@@ -63,6 +63,9 @@ func (l *Live) Topics() []string {
 // message that does not fit the contract is an error and changes no observation. Safe for
 // concurrent use; messages of one topic are decoded one after the other.
 func (l *Live) PushMessage(topic string, payload []byte, sent, arrival int64) error {
+	if l.isClosed.Load() {
+		return errClosed()
+	}
 	if l.messages == nil {
 		return robocache.Misuse("live", robocache.Where{"topic": topic},
 			"no stream of the contract comes from messages").
@@ -168,6 +171,9 @@ func (v *videoTopic) pushPacket(
 ) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if l.isClosed.Load() {
+		return errClosed()
+	}
 	if v.decoder == nil || v.codec != row.Codec {
 		if err := v.open(row.Codec); err != nil {
 			return robocache.At(err, robocache.Where{"stream": s.Key})

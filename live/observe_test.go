@@ -1,7 +1,10 @@
 package live_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"image"
+	"image/png"
 	"math"
 	"math/rand"
 	"path/filepath"
@@ -395,5 +398,78 @@ func TestSoak(t *testing.T) {
 	}
 	if grown := heapAfter() - early; grown > 1<<20 {
 		t.Errorf("the heap grew by %d bytes after the first minute", grown)
+	}
+}
+
+// TestTickClock checks that an observation of now follows arrivals that go back, after Reset and
+// without it, and that a tick before the last one is refused.
+func TestTickClock(t *testing.T) {
+	l := openLive(t, numbersContract(t, `{"align": {"hz": 50, "max_age": 0.5}}`, "state"))
+	observe := func(at int64) (isPad bool) {
+		t.Helper()
+		x := live.Sample{Stamp: at, Arrival: at, Data: pair(1, 0)}
+		if err := l.Push("state", &x); err != nil {
+			t.Fatal(err)
+		}
+		o, err := l.Observe(t.Context(), live.Now, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Release()
+		_, isPad = firstNumber(o, "state")
+		return isPad
+	}
+	if observe(1000e9) {
+		t.Error("the first observation is padding")
+	}
+	if _, err := l.Observe(t.Context(), 900e9, 0, nil); err == nil {
+		t.Error("a tick before the last one is accepted")
+	}
+	if err := l.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	if observe(5e9) {
+		t.Error("a simulator that begins again gives padding")
+	}
+	if s := l.Latency()["state"]; s.Age != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestDamagedImage checks that an image that cannot be decoded is replaced by the one before, and
+// counted, and that it does not fail later observations.
+func TestDamagedImage(t *testing.T) {
+	c := numbersContract(t, `{"align": {"hz": 50}, "image_size": [4, 4]}`, "camera", "state")
+	c.Streams[0] = contract.Stream{Feature: robocache.Feature{
+		Key: "camera", Kind: robocache.KindImage, DType: robocache.Uint8,
+		Shape: []int{8, 8, 3}, Height: 8, Width: 8, Channels: 3,
+	}}
+	l := openLive(t, c)
+	var whole bytes.Buffer
+	picture := image.NewRGBA(image.Rect(0, 0, 8, 8))
+	for i := range picture.Pix {
+		picture.Pix[i] = 200
+	}
+	if err := png.Encode(&whole, picture); err != nil {
+		t.Fatal(err)
+	}
+	cut := whole.Bytes()[:whole.Len()-25]
+	for k, data := range [][]byte{whole.Bytes(), cut} {
+		at := int64(k+1) * 20 * ms
+		x := live.Sample{Stamp: at, Arrival: at, Still: &robocache.FrameRef{Encoded: data}}
+		if err := l.Push("camera", &x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := l.Observe(t.Context(), 50*ms, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Release()
+	if o.Tensor("camera").Data[0] == 0 || o.Tensor("camera_is_pad").Data[0] == 1 {
+		t.Error("the image before the damaged one is not delivered")
+	}
+	if s := l.Stats()["camera"]; s.Rejected != 1 || l.Err() == nil || o.Ages[0] != 30*ms {
+		t.Errorf("%+v, %v, age %v", s, l.Err(), o.Ages[0])
 	}
 }

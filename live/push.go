@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -28,6 +29,9 @@ type Sample struct {
 
 // Push adds a sample of a stream. It does not keep x's memory. Safe for concurrent use.
 func (l *Live) Push(key string, x *Sample) error {
+	if l.isClosed.Load() {
+		return errClosed()
+	}
 	s := l.byKey[key]
 	if s == nil {
 		return robocache.NotFound("live", robocache.Where{"stream": key},
@@ -95,7 +99,11 @@ func (l *Live) fill(s *streamBuffer, to *sample, x *Sample) error {
 		to.count = len(x.Data) / entry
 	case len(x.Data) != s.RowBytes():
 		return mismatch(strconv.Itoa(len(x.Data)) + " bytes")
-	case s.finite && !isFinite(x.Data, s.DType):
+	case s.onNaN != options.NaNAllow && !isFinite(x.Data, s.DType):
+		if s.onNaN == options.NaNMask && s.Masked {
+			to.isMissing = true
+			return nil
+		}
 		return robocache.Malformed("live", nil, "a number that is not finite").
 			WithHint("A contract of a loader with %s accepts it.",
 				robocache.Option("on_nan", "allow"))
@@ -154,6 +162,16 @@ func (l *Live) fillFrame(s *streamBuffer, to *sample, x *Sample) error {
 // isFinite reports whether all numbers of a row are finite.
 func isFinite(row []byte, d robocache.DType) bool {
 	switch d {
+	case robocache.Float16, robocache.BFloat16:
+		exponent := uint16(0x7c00)
+		if d == robocache.BFloat16 {
+			exponent = 0x7f80
+		}
+		for ; len(row) >= 2; row = row[2:] {
+			if binary.LittleEndian.Uint16(row)&exponent == exponent {
+				return false
+			}
+		}
 	case robocache.Float32:
 		for ; len(row) >= 4; row = row[4:] {
 			if bits := binary.LittleEndian.Uint32(row); bits&0x7f800000 == 0x7f800000 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -57,6 +58,7 @@ type recorder struct {
 	done  chan struct{}
 
 	mu       sync.Mutex
+	queued   int64 // bytes that wait for the disk
 	dropped  int64
 	err      error
 	isClosed bool
@@ -72,8 +74,17 @@ type record struct {
 	message mcap.Message
 }
 
-// recordQueue is the number of messages that may wait for the disk.
-const recordQueue = 4096
+// Limits of what may wait for the disk.
+const (
+	recordQueue = 4096      // messages
+	recordBytes = 256 << 20 // bytes of messages
+)
+
+// recordedSetup is the JSON of the first message.
+type recordedSetup struct {
+	Contract     *contract.Contract `json:"contract"`
+	MemoryBudget int64              `json:"memory_budget"`
+}
 
 // Record begins to write what is pushed and observed to an MCAP file, until Close. It must be called
 // before the first Push.
@@ -81,12 +92,16 @@ func (l *Live) Record(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	where := robocache.Where{"file": path}
+	if l.isClosed.Load() {
+		return errClosed()
+	}
 	if l.recorder.Load() != nil {
 		return robocache.Misuse("live", where, "a recording is being written already")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return robocache.Misuse("live", where, "the recording cannot be created").WithCause(err)
+		return robocache.Misuse("live", where, "the recording cannot be created").WithCause(err).
+			WithHint("Name a file that does not exist.")
 	}
 	r := &recorder{
 		file: f, queue: make(chan record, recordQueue), done: make(chan struct{}),
@@ -99,7 +114,7 @@ func (l *Live) Record(path string) error {
 	}
 	go r.writeQueue()
 	l.recorder.Store(r)
-	return r.addJSON(contractChannel, 0, l.Contract)
+	return r.addJSON(contractChannel, 0, recordedSetup{l.Contract, l.budget})
 }
 
 // add queues a message. It drops and counts the message if the disk is too slow.
@@ -107,17 +122,22 @@ func (r *recorder) add(channel transport.Channel, log, publish int64, data []byt
 	if r == nil {
 		return nil
 	}
+	m := mcap.Message{Log: log, Publish: publish, Data: slices.Clone(data)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil || r.isClosed {
-		return r.err
+	if r.isClosed {
+		return nil
 	}
-	m := mcap.Message{Log: log, Publish: publish, Data: append([]byte(nil), data...)}
-	select {
-	case r.queue <- record{channel, m}:
-	default:
-		r.dropped++
+	n := int64(len(data))
+	if r.err == nil && r.queued+n <= recordBytes {
+		select {
+		case r.queue <- record{channel, m}:
+			r.queued += n
+			return nil
+		default:
+		}
 	}
+	r.dropped++ // a full disk does not stop the robot; finish reports it
 	return nil
 }
 
@@ -169,9 +189,14 @@ func (r *recorder) addSample(s *streamBuffer, x *Sample, arrival int64) error {
 	return r.add(channel, arrival, x.Stamp, data)
 }
 
+// missingType is the type of the message of a row without a value. It has no content.
+const missingType = "std_msgs/msg/Empty"
+
 // encodeSample returns the ROS 2 message of a value and its type.
 func encodeSample(s *streamBuffer, x *Sample) (name string, data []byte, err error) {
 	switch {
+	case x.IsMissing || x.Still != nil && x.Still.Missing:
+		return missingType, []byte{0, 1, 0, 0, 0}, nil
 	case s.Kind == robocache.KindText || s.Kind == robocache.KindEvent:
 		return "std_msgs/msg/String", ros2.EncodeString(nil, x.Text), nil
 	case s.Kind != robocache.KindImage && s.Kind != robocache.KindVideo:
@@ -185,7 +210,7 @@ func encodeSample(s *streamBuffer, x *Sample) (name string, data []byte, err err
 	case x.Still != nil && x.Still.Raw != nil:
 		data, err = ros2.EncodeImage(nil, ros2.Header{Timestamp: x.Stamp}, x.Still.Raw)
 		return "sensor_msgs/msg/Image", data, err
-	case x.Still != nil && !x.Still.Missing:
+	case x.Still != nil:
 		data = ros2.EncodeCompressedImage(nil, ros2.Header{Timestamp: x.Stamp}, "", x.Still.Encoded)
 		return "sensor_msgs/msg/CompressedImage", data, nil
 	}
@@ -197,6 +222,9 @@ func encodeSample(s *streamBuffer, x *Sample) (name string, data []byte, err err
 func (r *recorder) writeQueue() {
 	defer close(r.done)
 	for x := range r.queue {
+		r.mu.Lock()
+		r.queued -= int64(len(x.message.Data))
+		r.mu.Unlock()
 		if err := r.write(&x); err != nil {
 			r.mu.Lock()
 			r.err = robocache.Temporary("live", robocache.Where{"file": r.file.Name()},
@@ -304,6 +332,7 @@ type verifier struct {
 	tail   *mcap.Tail
 	topics map[string]*ros2.Topic // of decoded values
 	seen   *Observation
+	failed error // of the last observation
 	result ReplayResult
 	err    error
 }
@@ -322,7 +351,7 @@ func (v *verifier) play(channel *mcap.MessageChannel, m *mcap.Message) error {
 		return v.live.Reset()
 	}
 	s := v.live.byKey[strings.TrimPrefix(channel.Topic, "/")]
-	if s == nil || s.Message != nil {
+	if s == nil || slices.Contains(v.live.Topics(), channel.Topic) {
 		// A message that was rejected then is rejected again.
 		_ = v.live.PushMessage(channel.Topic, m.Data, m.Publish, m.Log)
 		return nil
@@ -340,15 +369,25 @@ func (v *verifier) open(channel *mcap.MessageChannel, m *mcap.Message) error {
 		return robocache.Malformed("live", nil, "the file is no recording of observations").
 			WithHint("live.record(path) writes one.")
 	}
-	c, err := contract.Parse(m.Data)
+	var setup struct {
+		Contract     json.RawMessage `json:"contract"`
+		MemoryBudget int64           `json:"memory_budget"`
+	}
+	if err := json.Unmarshal(m.Data, &setup); err != nil {
+		return robocache.Malformed("live", nil, "the contract of the recording").WithCause(err)
+	}
+	c, err := contract.Parse(setup.Contract)
 	if err != nil {
 		return err
 	}
-	v.live, err = Open(v.ctx, c, Config{})
+	v.live, err = Open(v.ctx, c, Config{MemoryBudget: setup.MemoryBudget})
 	return err
 }
 
 func (v *verifier) closeLive() {
+	if v.seen != nil {
+		v.seen.Release()
+	}
 	if v.live != nil {
 		v.live.Close()
 	}
@@ -359,6 +398,10 @@ func (v *verifier) decodeSample(
 	s *streamBuffer, channel *mcap.MessageChannel, m *mcap.Message,
 ) (*Sample, error) {
 	x := &Sample{Stamp: m.Publish, Arrival: m.Log}
+	if v.tail.Schema(channel).Name == missingType {
+		x.IsMissing = true
+		return x, nil
+	}
 	var err error
 	topic := v.topics[channel.Topic]
 	if topic == nil || s.Ragged() {
@@ -394,19 +437,25 @@ func (v *verifier) observe(data []byte) error {
 		return robocache.Malformed("live", nil, "a record of a tick").WithCause(err)
 	}
 	v.live.SetTask(tick.Task)
-	var err error
-	v.seen, err = v.live.Observe(v.ctx, tick.Tick, 0, v.seen)
-	return err
+	seen, err := v.live.Observe(v.ctx, tick.Tick, 0, v.seen)
+	v.failed = err
+	if err == nil {
+		v.seen = seen
+	}
+	return nil // a tick that failed then, too, has no digest
 }
 
 // compare compares the last observation with the one that the policy saw.
 func (v *verifier) compare(data []byte) error {
 	var want digestRecord
-	if err := json.Unmarshal(data, &want); err != nil || v.seen == nil {
+	if err := json.Unmarshal(data, &want); err != nil {
 		return robocache.Malformed("live", nil, "a record of an observation").WithCause(err)
 	}
 	v.result.Ticks++
-	if v.seen.Tick != want.Tick || v.seen.digest() != want.Digest {
+	if v.failed != nil {
+		return v.failed
+	}
+	if v.seen == nil || v.seen.Tick != want.Tick || v.seen.digest() != want.Digest {
 		if v.result.DifferentTicks == 0 {
 			v.result.FirstTick = want.Tick
 		}

@@ -91,6 +91,11 @@ func (r *replay) run() error {
 	r.result.DifferentKeys = map[string]int64{}
 	r.videos = newVideoReader(r.ctx, r.ds)
 	defer r.videos.pool.Close()
+	defer func() {
+		if r.seen != nil {
+			r.seen.Release()
+		}
+	}()
 	episode, next := -1, 0
 	for i := range r.items.Len() {
 		if r.cfg.MaxTicks > 0 && r.result.Ticks >= r.cfg.MaxTicks {
@@ -173,6 +178,8 @@ func (r *replay) pushEvent(e *event) error {
 	x := Sample{Stamp: e.stamp, Arrival: e.arrival}
 	var err error
 	switch {
+	case r.lacksValue(s, rows):
+		x.IsMissing = true
 	case s.Kind == robocache.KindText || s.Kind == robocache.KindEvent:
 		var texts []string
 		if texts, err = r.ds.Text(r.ctx, s.Key, rows); err == nil {
@@ -205,11 +212,22 @@ func (r *replay) pushEvent(e *event) error {
 	return r.live.Push(s.Key, &x)
 }
 
+// lacksValue reports whether a row of a stream other than a camera holds no value.
+func (r *replay) lacksValue(s *streamBuffer, rows []robocache.Row) bool {
+	if s.Kind == robocache.KindImage || s.Kind == robocache.KindVideo {
+		return false // its reference says so
+	}
+	valid, err := robocache.Validity(r.ctx, r.ds, &s.Feature, rows)
+	return err == nil && valid != nil && valid[0] == 0
+}
+
 // compareTick compares the observation of a tick with a sample of the loader.
 func (r *replay) compareTick(sample, tick int64) (err error) {
-	if r.seen, err = r.live.Observe(r.ctx, tick, 0, r.seen); err != nil {
+	seen, err := r.live.Observe(r.ctx, tick, 0, r.seen)
+	if err != nil {
 		return err
 	}
+	r.seen = seen
 	want, err := r.items.Items(r.ctx, []int64{sample})
 	if err != nil {
 		return err

@@ -37,8 +37,12 @@ func (l *Live) Run(ctx context.Context, uri string) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed.Load() {
+		cancel()
+		return errClosed()
+	}
 	l.sources.cancel = append(l.sources.cancel, cancel)
-	l.mu.Unlock()
 	// The clock of DDS messages is when they were sent. Others state when a bridge or a recorder
 	// received them.
 	usesLog := !strings.HasPrefix(uri, "dds://") || strings.Contains(uri, "arrival=log")
@@ -54,11 +58,17 @@ func (l *Live) Run(ctx context.Context, uri string) error {
 	return nil
 }
 
+// maxChannels is the number of channels whose check is remembered.
+const maxChannels = 4096
+
 // receive adds the samples of a received message. checked holds the channels seen so far, with the
 // reason why their messages do not fit, if they do not.
 func (l *Live) receive(m *transport.Message, usesLog bool, checked map[*transport.Channel]error) {
 	bad, seen := checked[m.Channel]
 	if !seen {
+		if len(checked) > maxChannels {
+			clear(checked) // a publisher announces its channels again and again
+		}
 		bad = l.messages.checkChannel(m.Channel)
 		checked[m.Channel] = bad
 	}
@@ -94,11 +104,3 @@ func (l *Live) Err() error {
 
 // MessagesReceived returns the number of messages that transports have received.
 func (l *Live) MessagesReceived() int64 { return l.sources.received.Load() }
-
-// stop ends all transports.
-func (s *sources) stop() {
-	for _, cancel := range s.cancel {
-		cancel()
-	}
-	s.running.Wait()
-}

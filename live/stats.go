@@ -78,7 +78,9 @@ func (l *Live) Latency() map[string]StreamLatency {
 			r.Max = recent[len(recent)-1]
 			s := l.byKey[key]
 			s.mu.Lock()
-			r.Age = last - s.newest
+			if s.hasSample {
+				r.Age = last - s.newest
+			}
 			s.mu.Unlock()
 		}
 		if d.Count > 1 && d.Last > d.First {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/contract"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -32,17 +33,19 @@ const sampleOverhead = 256
 // moves samples from there to their places by timestamp.
 type streamBuffer struct {
 	contract.Stream
-	horizon int64 // ns before a tick whose samples an observation may use
-	budget  int64 // bytes of samples
-	finite  bool  // numbers must be finite
+	horizon int64         // ns before a tick whose samples an observation may use
+	budget  int64         // bytes of samples
+	onNaN   options.OnNaN // what numbers that are not finite lead to
 
-	mu       sync.Mutex
-	inbox    []*sample
-	unused   []*sample // memory for samples
-	used     int64     // bytes of all samples with a value
-	counters StreamStats
-	newest   int64 // largest timestamp so far
-	behind   int   // consecutive samples far behind newest
+	mu        sync.Mutex
+	inbox     []*sample
+	unused    []*sample // memory for samples
+	used      int64     // bytes of all samples
+	waiting   int64     // bytes of the samples in the inbox
+	counters  StreamStats
+	hasSample bool
+	newest    int64 // largest timestamp so far
+	behind    int   // consecutive samples far behind newest
 
 	// Owned by the observer.
 	samples  []*sample // by timestamp
@@ -97,12 +100,15 @@ func (b *streamBuffer) push(stamp, arrival int64, fill func(s *sample) error) er
 	}
 	b.countOrder(s)
 	b.used += s.bytes()
+	b.waiting += s.bytes()
 	b.inbox = append(b.inbox, s)
-	for b.used > b.budget && len(b.inbox) > 1 {
+	drop := 0
+	for ; b.waiting > b.budget/2 && drop < len(b.inbox)-1; drop++ {
 		b.counters.Dropped++
-		b.releaseLocked(b.inbox[0])
-		b.inbox = slices.Delete(b.inbox, 0, 1)
+		b.waiting -= b.inbox[drop].bytes()
+		b.releaseLocked(b.inbox[drop])
 	}
+	b.inbox = slices.Delete(b.inbox, 0, drop)
 	return nil
 }
 
@@ -112,8 +118,8 @@ func (b *streamBuffer) countOrder(s *sample) {
 	c := &b.counters
 	c.noteTimes(s)
 	switch {
-	case c.Received-c.Rejected == 1 || s.stamp > b.newest:
-		b.newest, b.behind = s.stamp, 0
+	case !b.hasSample || s.stamp > b.newest:
+		b.hasSample, b.newest, b.behind = true, s.stamp, 0
 		return
 	case s.stamp == b.newest:
 		c.Repeated++
@@ -142,6 +148,7 @@ func (b *streamBuffer) releaseLocked(s *sample) {
 // must hold b.mu.
 func (b *streamBuffer) takeInbox() {
 	b.arrived, b.inbox = b.inbox, b.arrived[:0]
+	b.waiting = 0
 	b.newestTaken = b.newest
 }
 
@@ -182,13 +189,17 @@ const keptBehind = 8
 // expired returns how many of the oldest samples no observation at or after now needs, or exceed the
 // budget. Caller must hold b.mu.
 func (b *streamBuffer) expired(now int64) int {
-	k, _ := slices.BinarySearch(b.stamps, now-b.horizon)
+	// A step of a window uses what had arrived at its own tick, so late samples stay longer.
+	k, oldest := 0, now-b.horizon
+	for k < len(b.stamps) && b.stamps[k] < oldest && b.arrivals[k] <= oldest {
+		k++
+	}
 	k = max(k-keptBehind, 0)
-	used := b.used
+	used := b.used - b.waiting
 	for _, s := range b.samples[:k] {
 		used -= s.bytes()
 	}
-	for ; used > b.budget && k < len(b.samples)-1; k++ {
+	for ; used > b.budget/2 && k < len(b.samples)-1; k++ {
 		used -= b.samples[k].bytes()
 		b.counters.Dropped++
 	}
@@ -205,17 +216,25 @@ func (b *streamBuffer) newestAt(now int64) *sample {
 	return nil
 }
 
-// reset forgets all samples. Only the observer calls it.
-func (b *streamBuffer) reset() {
+// dropSample forgets a sample that cannot be decoded. Only the observer calls it.
+func (b *streamBuffer) dropSample(k int) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.counters.Rejected++
+	b.releaseLocked(b.samples[k])
+	b.mu.Unlock()
+	b.samples = slices.Delete(b.samples, k, k+1)
+	b.stamps, b.arrivals = slices.Delete(b.stamps, k, k+1), slices.Delete(b.arrivals, k, k+1)
+}
+
+// resetLocked forgets all samples. Only the observer calls it. Caller must hold b.mu.
+func (b *streamBuffer) resetLocked() {
 	for _, s := range b.inbox {
 		b.releaseLocked(s)
 	}
-	b.inbox = b.inbox[:0]
+	b.inbox, b.waiting, b.hasSample = b.inbox[:0], 0, false
 	for _, s := range b.samples {
 		b.releaseLocked(s)
 	}
 	b.samples, b.stamps, b.arrivals = b.samples[:0], b.stamps[:0], b.arrivals[:0]
-	b.newest, b.behind = 0, 0
+	b.newest, b.behind, b.counters.Delays = 0, 0, delayStats{}
 }

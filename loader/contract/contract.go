@@ -158,6 +158,9 @@ func (c *Contract) Validate() error {
 			return bad("stream %q: expected a key, each once", s.Key)
 		}
 		seen[s.Key] = true
+		if s.Key == "task" && s.Message != nil {
+			return bad("the task comes from a message")
+		}
 		for _, n := range s.Shape[min(len(s.Shape), 1):] {
 			if n < 0 || n > 1<<24 {
 				return bad("stream %s has the shape %v", s.Key, s.Shape)

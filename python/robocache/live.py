@@ -166,8 +166,9 @@ class Live:
             topic: The topic, such as "/joint_states". Topics that the contract does not need are
                 ignored.
             payload: The bytes of the message, such as CDR of ROS 2.
-            stamp_ns: When the message was published, in int ns. Default None: the time in its
-                header, or its arrival if the contract uses the recorder's clock.
+            stamp_ns: When the message was published, in int ns. A recording holds it; the sample's
+                time is that of the message's header, or its arrival if the contract uses the
+                recorder's clock. Default None: `arrival_ns`.
             arrival_ns: When it arrived, in int ns on the clock of the ticks. Default None: now.
 
         Raises:
@@ -342,6 +343,7 @@ class _Converter:
             raise self._mismatch(f"numbers of {self.dtype}", str(a.dtype))
         if not self.is_camera and a.dtype != self.dtype:
             a = self._cast(a, has_dtype=hasattr(v, "dtype"))
+        a = a.astype(a.dtype.newbyteorder("="), copy=False)
         return a.dtype.name.encode(), np.ascontiguousarray(a).reshape(a.shape)
 
     def _cast(self, a: np.ndarray, has_dtype: bool) -> np.ndarray:

@@ -164,5 +164,9 @@ func (src *Source) contractStream(c *column.Column) contract.Stream {
 	if i := c.Image(); i != nil && i.Spec.Width == 0 {
 		f.Height, f.Width = i.Height, i.Width
 	}
-	return contract.Stream{Feature: f, Message: robocache.MessageOf(src.Dataset, c.Key)}
+	stream := contract.Stream{Feature: f}
+	if c.Key != "task" { // the user of a policy sets it
+		stream.Message = robocache.MessageOf(src.Dataset, c.Key)
+	}
+	return stream
 }
