@@ -174,8 +174,8 @@ func NewArrivals(times []int64) Arrivals {
 	return out
 }
 
-// newest returns the number of samples up to the newest one that arrived at or before now. n is the
-// number of samples.
+// newest returns how many samples there are up to the newest one that arrived at or before now. n is
+// the number of all samples.
 func (a Arrivals) newest(n int, now int64) int {
 	k, _ := slices.BinarySearch(a[len(a)-n:], now+1)
 	return k

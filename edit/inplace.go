@@ -288,7 +288,7 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	hasJournal = true // from here on, recoverEdit decides what is kept
+	hasJournal = true // recoverEdit now decides what is kept
 	if err := s.exchangeWith(entryNew); err != nil {
 		if _, err := s.recoverEdit(); err != nil {
 			return nil, err

@@ -19,8 +19,8 @@ type dataset struct {
 	ticks   [1]int64 // time of the only row: that of the observation
 }
 
-// placeholderTimes are the timestamps of each stream while the observer is made.
-var placeholderTimes = []int64{0, 1e9}
+// initialTimes are the timestamps of each stream while the observer is made.
+var initialTimes = []int64{0, 1e9}
 
 func newDataset(streams []*streamBuffer) *dataset {
 	d := &dataset{streams: map[string]*streamBuffer{}}
@@ -29,7 +29,7 @@ func newDataset(streams []*streamBuffer) *dataset {
 		Format:   "live",
 		Clock:    "live",
 		Episodes: 1,
-		Frames:   int64(len(placeholderTimes)),
+		Frames:   int64(len(initialTimes)),
 		Tasks:    []robocache.Task{{}},
 	}
 	for _, s := range streams {
@@ -51,12 +51,12 @@ func newDataset(streams []*streamBuffer) *dataset {
 }
 
 func (d *dataset) Info() *robocache.Info                 { return &d.info }
-func (d *dataset) Len(int) int                           { return len(placeholderTimes) }
+func (d *dataset) Len(int) int                           { return len(initialTimes) }
 func (d *dataset) Capabilities() *robocache.Capabilities { return &d.offered }
 func (d *dataset) Close() error                          { return nil }
 
 func (d *dataset) Episode(context.Context, int) (robocache.Episode, error) {
-	return robocache.Episode{Length: len(placeholderTimes)}, nil
+	return robocache.Episode{Length: len(initialTimes)}, nil
 }
 
 func (d *dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
@@ -66,7 +66,7 @@ func (d *dataset) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	s := d.streams[key]
 	switch {
 	case !d.isReady:
-		return placeholderTimes, nil
+		return initialTimes, nil
 	case s == nil || s.Key == "task":
 		return d.ticks[:], nil
 	}

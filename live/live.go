@@ -139,7 +139,7 @@ func (l *Live) Observe(
 		return nil, errClosed()
 	}
 	if tick == Now {
-		tick = max(l.clock.now(), l.last)
+		tick = l.tickNow()
 	}
 	if tick < l.last || tick <= -maxTick || tick >= maxTick {
 		return nil, robocache.Misuse("live", robocache.Where{"tick": tick},
@@ -182,7 +182,22 @@ func (l *Live) Observe(
 	return o, l.recorder.Load().addDigest(o)
 }
 
-// maxTick bounds ticks, so that sums with a horizon do not overflow.
+// tickNow returns the present time on the clock of the arrivals. If that clock was set back, an
+// episode begins. A smaller step back, as between two publishers, gives the last tick again. Caller
+// must hold l.mu.
+func (l *Live) tickNow() int64 {
+	tick := l.clock.now()
+	if tick >= l.last {
+		return tick
+	}
+	if tick > l.last-maxReorder {
+		return l.last
+	}
+	l.first, l.last = Now, Now
+	return tick
+}
+
+// maxTick bounds ticks and timestamps, so that sums with a horizon do not overflow.
 const maxTick = 1 << 61
 
 func errClosed() error { return robocache.Misuse("live", nil, "the Live is closed") }

@@ -147,11 +147,12 @@ func TestPushRejects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range map[string]live.Sample{
-		"short":       {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(1, 2)[:8]},
-		"no data":     {Stamp: 110 * ms, Arrival: 111 * ms},
-		"NaN":         {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(math.NaN(), 2)},
-		"infinite":    {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(1, math.Inf(-1))},
-		"other clock": {Stamp: 110 * ms, Arrival: live.Now, Data: pair(1, 2)},
+		"short":        {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(1, 2)[:8]},
+		"no data":      {Stamp: 110 * ms, Arrival: 111 * ms},
+		"NaN":          {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(math.NaN(), 2)},
+		"infinite":     {Stamp: 110 * ms, Arrival: 111 * ms, Data: pair(1, math.Inf(-1))},
+		"out of range": {Stamp: math.MaxInt64, Arrival: math.MaxInt64, Data: pair(1, 2)},
+		"other clock":  {Stamp: 110 * ms, Arrival: live.Now, Data: pair(1, 2)},
 	} {
 		if err := l.Push("state", &x); err == nil || !robocache.Bad(err) {
 			t.Errorf("%s: %v", name, err)
@@ -168,7 +169,7 @@ func TestPushRejects(t *testing.T) {
 	if x, isPad := firstNumber(o, "state"); x != 5 || isPad || o.Ages[0] != 20*ms {
 		t.Errorf("%v %v, age %d", x, isPad, o.Ages[0])
 	}
-	if s := l.Stats()["state"]; s.Rejected != 5 || s.Received != 6 {
+	if s := l.Stats()["state"]; s.Rejected != 6 || s.Received != 7 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -370,8 +371,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// TestTickClock checks that an observation of now follows arrivals that go back, after Reset and
-// without it, and that a tick before the last one is refused.
+// TestTickClock checks that Observe(Now) follows a clock of arrivals that goes back, with Reset and
+// without, and that it refuses a tick before the last one.
 func TestTickClock(t *testing.T) {
 	l := openLive(t, numbersContract(t, `{"align": {"hz": 50, "max_age": 0.5}}`, "state"))
 	observe := func(at int64) (isPad bool) {
@@ -402,6 +403,16 @@ func TestTickClock(t *testing.T) {
 	}
 	if s := l.Latency()["state"]; s.Age != 0 {
 		t.Errorf("%+v", s)
+	}
+	observe(2000e9) // one arrival is wrong
+	for k := range int64(2) {
+		x := live.Sample{Stamp: 6e9 + k*ms, Arrival: 6e9 + k*ms, Data: pair(1, 0)}
+		if err := l.Push("state", &x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if observe(6e9 + 2*ms) {
+		t.Error("a clock that was set back gives padding")
 	}
 }
 

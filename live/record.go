@@ -86,8 +86,8 @@ type recordedSetup struct {
 	MemoryBudget int64              `json:"memory_budget"`
 }
 
-// Record begins to write what is pushed and observed to an MCAP file, until Close. It must be called
-// before the first Push.
+// Record creates an MCAP file and writes to it, until Close, what is pushed and observed. It must be
+// called before the first Push.
 func (l *Live) Record(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -435,6 +435,9 @@ func (v *verifier) observe(data []byte) error {
 	var tick tickRecord
 	if err := json.Unmarshal(data, &tick); err != nil {
 		return robocache.Malformed("live", nil, "a record of a tick").WithCause(err)
+	}
+	if tick.Tick < v.live.last { // the clock was set back
+		v.live.first, v.live.last = Now, Now
 	}
 	v.live.SetTask(tick.Task)
 	seen, err := v.live.Observe(v.ctx, tick.Tick, 0, v.seen)

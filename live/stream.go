@@ -2,6 +2,7 @@ package live
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ type sample struct {
 	text           string
 	still          robocache.FrameRef // a still image, whose bytes are data
 	pixels         robocache.Raw      // of still
-	planes         video.PlaneInfo    // of a decoded frame of video
+	planes         video.PlaneInfo    // layout of data, if data holds decoded planes
 	hasPlanes      bool
 }
 
@@ -84,6 +85,11 @@ func (b *streamBuffer) push(stamp, arrival int64, fill func(s *sample) error) er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counters.Received++
+	if arrival <= -maxTick || arrival >= maxTick {
+		b.counters.Rejected++
+		return robocache.Malformed("live", robocache.Where{"stream": b.Key},
+			"an arrival out of range").Expected("within ±2^61 ns", strconv.FormatInt(arrival, 10))
+	}
 	if d := stamp - arrival; d > maxClockDifference || d < -maxClockDifference {
 		b.counters.Rejected++
 		return robocache.Malformed("live", robocache.Where{"stream": b.Key},

@@ -372,7 +372,7 @@ type shardMerge struct {
 	images          map[string]*stats.Pixels
 	numbers         map[string][]stats.Part
 	files           []*stats.SortedFile
-	info            map[string]json.RawMessage // of the first shard with rows
+	info            map[string]json.RawMessage // info.json of the first shard that has rows
 }
 
 // closeFiles closes the files of sorted numbers.

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/live/transport"
 )
 
-// hub is a server and a transport in this process. It is a correct transport, so that a failure
-// of the suite is a fault of the suite.
+// hub is a server and a correct transport in this process. If the suite fails with it, the suite is
+// wrong.
 type hub struct {
 	rec         *Recording
 	lock        sync.Mutex

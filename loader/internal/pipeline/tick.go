@@ -35,8 +35,8 @@ func NewTicker(a *Assembler, planes column.PlaneSource) *Ticker {
 	return t
 }
 
-// neverComplete is a number of pending parts that the parts of an observation never use up. The
-// caller fills them, so nobody waits for them.
+// neverComplete is the number of pending parts of an observation. It never reaches zero, because
+// Observe fills the parts itself and waits for none.
 const neverComplete = 1 << 60
 
 // Observe fills b with the observation at a time. first is the time of the first observation, which
