@@ -199,6 +199,10 @@ func TestClockStep(t *testing.T) {
 	if x, isPad := firstNumber(o, "state"); x != float64(arrival-10*ms) || isPad {
 		t.Errorf("%f, padding %v, want %d", x, isPad, arrival-10*ms)
 	}
+	if o.Ages[0] != 10*ms {
+		t.Errorf("the newest sample is %v old: samples of the old clock are still there",
+			time.Duration(o.Ages[0]))
+	}
 	if s := l.Stats()["state"]; s.ClockSteps != 1 {
 		t.Errorf("%+v", s)
 	}
