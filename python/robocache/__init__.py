@@ -223,6 +223,7 @@ _MODULES_OF_NAMES = {
     "edit": "edit merge",
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),
     "ray": "ray",
+    "openpi": "openpi",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 

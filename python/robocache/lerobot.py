@@ -82,6 +82,8 @@ class LeRobotDataset(MapDataset):
         print(ds[0]["action"].shape)
     """
 
+    _metadata_class = LeRobotDatasetMetadata
+
     @_keywords.accept_groups("images", "open")
     def __init__(
         self,
@@ -147,7 +149,7 @@ class LeRobotDataset(MapDataset):
         self.depth_output_unit: Any = _checks.check_choice(
             "depth_output_unit", depth_output_unit, UNITS
         )
-        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._of_open_dataset(
+        self.meta: LeRobotDatasetMetadata = self._metadata_class._of_open_dataset(
             self.dataset, repo_id, revision, depth_output_unit
         )
         self.root: Path = self.meta.root
