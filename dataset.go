@@ -29,6 +29,9 @@ type Info struct {
 	// UnusedClocks are the time columns from which no timestamps of the rows are taken.
 	UnusedClocks []UnusedClock `json:"unused_clocks,omitempty"`
 
+	// Groups are the named parts of streams that the dataset states, in its order.
+	Groups []Group `json:"groups,omitempty"`
+
 	numbers *numbering // nil: every episode index is the position
 }
 

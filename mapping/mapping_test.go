@@ -381,6 +381,45 @@ func TestSuggested(t *testing.T) {
 	}
 }
 
+// TestSuggestedGroups checks that named parts of streams become streams, and that groups remain only
+// where a mapping does not change their stream.
+func TestSuggestedGroups(t *testing.T) {
+	p := newPlant()
+	p.info.Groups = []robocache.Group{
+		{Kind: "state", Name: "turn", Key: "arm", End: 3, Rotation: "axis_angle"},
+		{Kind: "state", Name: "last", Key: "arm", Start: 2, End: 3},
+		{Kind: "video", Name: "front", Key: "camera"},
+	}
+	var b bytes.Buffer
+	if err := mapping.Suggest(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	m, err := mapping.Parse(b.Bytes())
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, b.String())
+	}
+	ds, err := mapping.Over(context.Background(), p, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := ds.Info()
+	turn, last := info.Feature("state.turn"), info.Feature("state.last")
+	if turn == nil || len(turn.Rotations) != 1 || last == nil || last.Elements() != 1 {
+		t.Fatalf("%+v, %+v in\n%s", turn, last, b.String())
+	}
+	row := robocache.Row{Episode: 1, Index: 2}
+	if got, want := floats(t, ds, "state.last", row), p.value("arm", row, 2); got[0] != want {
+		t.Errorf("the part: %v, want %v", got, want)
+	}
+	if info.Group("state", "turn") == nil || info.Group("video", "front") != nil {
+		t.Errorf("groups: %+v", info.Groups)
+	}
+	changed := over(t, "streams: {arm: {from: [grip]}}")
+	if info = changed.Info(); len(info.Groups) != 0 {
+		t.Errorf("groups of a replaced stream: %+v", info.Groups)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("streams: {a: {from: [b], slice: [1, 2]}}\nhz: 29.97\n"))
 	f.Add([]byte("a: &x [1]\nb: [*x, *x]"))

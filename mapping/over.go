@@ -134,6 +134,13 @@ func Over(
 	for _, s := range made {
 		d.info.Features = append(d.info.Features, s.feature)
 	}
+	d.info.Groups = slices.DeleteFunc(
+		slices.Clone(ds.Info().Groups),
+		func(g robocache.Group) bool {
+			s := d.streams[g.Key]
+			return s == nil || s.parts[0].key != g.Key || !s.isRenamed()
+		},
+	)
 	if err := d.findTasks(ctx, d.sourceKey(m.Task)); err != nil {
 		return nil, err
 	}

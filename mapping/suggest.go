@@ -10,7 +10,8 @@ import (
 )
 
 // Suggest writes a mapping that describes a dataset as it is. Comments show what else can be stated
-// for each stream. For UMI datasets, which have no action, it adds one.
+// for each stream. For UMI datasets, which have no action, it adds one. The named parts of states and
+// actions (Info.Groups) become streams.
 func Suggest(w io.Writer, ds robocache.Dataset) error {
 	info := ds.Info()
 	var b strings.Builder
@@ -66,12 +67,32 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			line("    unit: %s", quoteYAML(f.Unit))
 		}
 	}
+	groupLines(line, info)
 	umiLines(line, info, umiAction(info))
 	if !named {
 		line("  {}")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// groupModes are the modes of interpolation of groups whose rotation type needs one.
+var groupModes = map[string]string{"axis_angle": "rotvec", "quaternion": "slerp"}
+
+// groupLines writes a stream for each named part of a state or an action.
+func groupLines(line func(format string, args ...any), info *robocache.Info) {
+	for _, g := range info.Groups {
+		key := g.Kind + "." + g.Name
+		if g.End == g.Start || info.Feature(key) != nil {
+			continue
+		}
+		line("  %s:", quoteYAML(key))
+		line("    from: [%s]            # as modality.json names it", quoteYAML(g.Key))
+		line("    slice: [%d, %d]", g.Start, g.End)
+		if mode := groupModes[g.Rotation]; mode != "" {
+			line("    interpolation: %s", mode)
+		}
+	}
 }
 
 func describeFeature(f *robocache.Feature) string {

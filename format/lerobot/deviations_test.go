@@ -218,11 +218,12 @@ func TestGR00T(t *testing.T) {
 	if b[0] != 5 || b[8] != 0 {
 		t.Error("frame_index is not counted", b)
 	}
-	m := d.Modality()
-	if m == nil || m.State["right_arm"] != (Slice{"observation.state", 22, 29}) ||
-		m.Video["ego_view"] != "observation.images.ego_view" ||
-		m.Annotation["human.coarse_action"] != "annotation.human.action.task_description" {
-		t.Errorf("%+v", m)
+	arm := info.Group("state", "right_arm")
+	coarse := info.Group("annotation", "human.coarse_action")
+	if arm == nil || arm.Key != "observation.state" || arm.Start != 22 || arm.End != 29 ||
+		info.Group("video", "ego_view").Key != "observation.images.ego_view" ||
+		coarse.Key != "annotation.human.action.task_description" {
+		t.Errorf("%+v", info.Groups)
 	}
 	times, err := d.Times(context.Background(), 0, "observation.state")
 	if err != nil || len(times) != 416 || times[0] != 49999952 {

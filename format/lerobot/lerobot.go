@@ -66,7 +66,6 @@ type Dataset struct {
 	cameras  map[string]*camera
 	tables   *tables
 	library  *video.Library
-	modality *Modality
 
 	originLock  sync.Mutex
 	origins     map[int64]*robocache.Origin // by episode_index; nil until the first request

@@ -3,10 +3,11 @@ package lerobot
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
@@ -14,23 +15,6 @@ import (
 )
 
 const modalityPath = "meta/modality.json"
-
-// Modality is GR00T's meta/modality.json: names for parts of features.
-type Modality struct {
-	State      map[string]Slice  `json:"state,omitempty"`
-	Action     map[string]Slice  `json:"action,omitempty"`
-	Video      map[string]string `json:"video,omitempty"`      // name → feature key
-	Annotation map[string]string `json:"annotation,omitempty"` // name → column of task numbers
-}
-
-// Slice is a part of a feature's vector: elements Start to End−1.
-type Slice struct {
-	Key        string `json:"key"`
-	Start, End int
-}
-
-// Modality returns the content of meta/modality.json, or nil if the file does not exist.
-func (d *Dataset) Modality() *Modality { return d.modality }
 
 // readModality reads meta/modality.json. A faulty file is a finding and is ignored.
 func (d *Dataset) readModality(ctx context.Context) error {
@@ -41,8 +25,9 @@ func (d *Dataset) readModality(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var groups []robocache.Group
 	if b, err = checkJSON(modalityPath, b); err == nil {
-		d.modality, err = parseModality(b, d.About)
+		groups, err = parseModality(b, d.About)
 	}
 	if err != nil {
 		d.addFinding(warningAt(
@@ -53,7 +38,12 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		))
 		return nil
 	}
+	d.About.Groups = groups
 	d.forgiveCameras()
+	number := map[string]int{}
+	for _, g := range groups {
+		number[g.Kind]++
+	}
 	d.addFinding(robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "modality",
@@ -61,10 +51,10 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		Message: fmt.Sprintf(
 			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, "+
 				"%d annotations",
-			len(d.modality.State),
-			len(d.modality.Action),
-			len(d.modality.Video),
-			len(d.modality.Annotation),
+			number["state"],
+			number["action"],
+			number["video"],
+			number["annotation"],
 		),
 	})
 	return nil
@@ -74,7 +64,12 @@ func (d *Dataset) readModality(ctx context.Context) error {
 // name the camera. GR00T's own example datasets declare a misspelled camera in addition to the real
 // one.
 func (d *Dataset) forgiveCameras() {
-	cameras := slices.Collect(maps.Values(d.modality.Video))
+	var cameras []string
+	for _, g := range d.About.Groups {
+		if g.Kind == "video" {
+			cameras = append(cameras, g.Key)
+		}
+	}
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
 		r := d.raw.declaration(f.NotDelivered)
@@ -91,35 +86,70 @@ func (d *Dataset) forgiveCameras() {
 	}
 }
 
+// modalityKinds lists the kinds of groups and the stream of a group that names none. A name that
+// ends in a dot is followed by the group's name.
+var modalityKinds = []struct{ kind, stream string }{
+	{"state", "observation.state"},
+	{"action", "action"},
+	{"video", "observation.images."},
+	{"annotation", "annotation."},
+}
+
 // parseModality parses modality.json and marks relative actions in info.
-func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
-	var raw struct{ State, Action, Video, Annotation map[string]modalityPart }
-	if err := jsonmeta.Unmarshal(string(op), b, &raw); err != nil {
+func parseModality(b []byte, info *robocache.Info) (groups []robocache.Group, err error) {
+	var parts map[string]map[string]modalityPart
+	var members map[string]json.RawMessage
+	if err := jsonmeta.Unmarshal(string(op), b, &members); err != nil {
 		return nil, err
 	}
-	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}
-	for _, sliced := range []struct {
-		parts map[string]modalityPart
-		of    string
-		to    *map[string]Slice
-	}{{raw.State, "observation.state", &m.State}, {raw.Action, "action", &m.Action}} {
-		*sliced.to = map[string]Slice{}
-		for name, p := range sliced.parts {
-			key := cmp.Or(p.Key, sliced.of)
-			f := info.Feature(key)
-			hasRange := p.Start != nil && p.End != nil && 0 <= *p.Start && *p.Start <= *p.End
-			if f == nil || !hasRange || *p.End > f.Elements() {
-				return nil, fmt.Errorf("%s: no such part of %s", name, key)
-			}
-			(*sliced.to)[name] = Slice{key, *p.Start, *p.End}
+	known := map[string]json.RawMessage{}
+	for _, k := range modalityKinds {
+		if v, ok := members[k.kind]; ok {
+			known[k.kind] = v
 		}
 	}
-	for name, p := range raw.Video {
-		m.Video[name] = cmp.Or(p.Key, "observation.images."+name)
+	if b, err = json.Marshal(known); err != nil {
+		return nil, err
 	}
-	for name, p := range raw.Annotation {
-		m.Annotation[name] = cmp.Or(p.Key, "annotation."+name)
+	if err := jsonmeta.Unmarshal(string(op), b, &parts); err != nil {
+		return nil, err
 	}
-	markRelative(info, raw.Action)
-	return m, nil
+	for _, k := range modalityKinds {
+		if len(parts[k.kind]) == 0 {
+			continue
+		}
+		err := eachMember("/"+k.kind, known[k.kind], func(name string, _ json.RawMessage) error {
+			g, err := parts[k.kind][name].newGroup(k.kind, name, k.stream, info)
+			groups = append(groups, g)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	markRelative(info, parts["action"])
+	return groups, nil
+}
+
+// newGroup returns the group that p describes. usual is the stream of the group if p names none.
+func (p modalityPart) newGroup(
+	kind, name, usual string,
+	info *robocache.Info,
+) (g robocache.Group, err error) {
+	if strings.HasSuffix(usual, ".") {
+		usual += name
+	}
+	g = robocache.Group{Kind: kind, Name: name, Key: cmp.Or(p.Key, usual)}
+	_ = json.Unmarshal(p.Rotation, &g.Rotation)
+	_ = json.Unmarshal(p.Absolute, &g.Absolute)
+	if kind == "video" || kind == "annotation" {
+		return g, nil
+	}
+	f := info.Feature(g.Key)
+	hasRange := p.Start != nil && p.End != nil && 0 <= *p.Start && *p.Start <= *p.End
+	if f == nil || !hasRange || *p.End > f.Elements() {
+		return g, fmt.Errorf("%s: no such part of %s", name, g.Key)
+	}
+	g.Start, g.End = *p.Start, *p.End
+	return g, nil
 }

@@ -3,6 +3,7 @@ package lerobot
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,45 @@ func TestModalityRelative(t *testing.T) {
 		}
 		if err := f.CheckSummable(f.Relative); (err != nil) != c.quat {
 			t.Errorf("%s: summable: %v", c.action, err)
+		}
+	}
+}
+
+// TestModalityGroups checks that the parts of modality.json keep their order and get the streams that
+// the file leaves out, and that faulty files are rejected.
+func TestModalityGroups(t *testing.T) {
+	info := &robocache.Info{Features: []robocache.Feature{
+		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{8}},
+	}}
+	groups, err := parseModality(
+		[]byte(`{"version": 2, "video": {"z": {}, "a": {"original_key": "cam"}},
+		"annotation": {"human.task": {}}, "action": {"hand": {"start": 7, "end": 8, "absolute": false},
+		"arm": {"start": 3, "end": 7, "rotation_type": "quaternion", "original_key": "action"}}}`),
+		info,
+	)
+	relative := false
+	want := []robocache.Group{
+		{Kind: "action", Name: "hand", Key: "action", Start: 7, End: 8, Absolute: &relative},
+		{Kind: "action", Name: "arm", Key: "action", Start: 3, End: 7, Rotation: "quaternion"},
+		{Kind: "video", Name: "z", Key: "observation.images.z"},
+		{Kind: "video", Name: "a", Key: "cam"},
+		{Kind: "annotation", Name: "human.task", Key: "annotation.human.task"},
+	}
+	if err != nil || !reflect.DeepEqual(groups, want) {
+		t.Errorf("%+v, %v; want %+v", groups, err, want)
+	}
+	for text, words := range map[string]string{
+		`{"action": {"arm": {"start": 0, "end": 9}}}`: "arm: no such part of action",
+		`{"action": {"arm": {"start": 4, "end": 3}}}`: "no such part",
+		`{"action": {"arm": {"end": 3}}}`:             "no such part",
+		`{"state": {"arm": {"start": 0, "end": 3}}}`:  "no such part of observation.state",
+		`{"video": {"a": {}, "a": {}}}`:               "the key occurs twice",
+		`{"video": ["a"]}`:                            "an object",
+		`{"video": {"a": {"original_key": 3}}}`:       "a text",
+	} {
+		if _, err := parseModality([]byte(text), info); err == nil ||
+			!strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, want %q", text, err, words)
 		}
 	}
 }

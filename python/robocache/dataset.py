@@ -152,6 +152,23 @@ class Dataset:
         return self._features
 
     @property
+    def modality(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """The named parts of streams that GR00T's meta/modality.json states: {kind: {name: part}}.
+
+        The kinds are "state", "action", "video" and "annotation"; parts have the order of the file.
+        part["original_key"] is the key of the stream, also where the file leaves it out. Parts of
+        states and actions have "start" and "end" (columns start to end-1), and "rotation_type" and
+        "absolute" if the file states them. The dict is empty if there is no such file.
+        """
+        parts: dict[str, dict[str, dict[str, Any]]] = {}
+        for g in self.info.get("groups") or []:
+            part = {k: v for k, v in g.items() if k not in ("kind", "name")}
+            if g["kind"] in ("video", "annotation"):
+                del part["start"], part["end"]
+            parts.setdefault(g["kind"], {})[g["name"]] = part
+        return parts
+
+    @property
     def tasks(self) -> dict[int, str]:
         """{task_index: text}."""
         return {t["task_index"]: t["task"] for t in self.info.get("tasks") or []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -202,6 +203,25 @@ def test_versions_of_the_format(name: str, version: str) -> None:
         assert len(s.times) == ep.length
         if s.kind == "numeric":
             assert s.values.shape[0] == ep.length
+
+
+def test_modality(tmp_path: Path) -> None:
+    """ds.modality is modality.json with the keys of its streams, and --suggest-map uses it."""
+    path = dataset_path("gr00t_picknplace_v20")
+    ds = robocache.open(path)
+    own = json.loads((Path(path) / "meta/modality.json").read_text())
+    streams = {"state": "observation.state", "action": "action"}
+    for kind, parts in own.items():
+        for name, part in parts.items():
+            key = streams.get(kind, f"annotation.{name}")
+            part.setdefault("original_key", key)
+        assert list(ds.modality[kind].items()) == list(parts.items())
+    assert robocache.open(dataset_path("g1_v21")).modality == {}
+    map_file = tmp_path / "map.yaml"
+    map_file.write_text(robocache.inspect(path, suggest_map=True))
+    hand = robocache.open(path, map=map_file).episode(1).streams["state.right_hand"].values
+    state = ds.episode(1).streams["observation.state"].values
+    np.testing.assert_array_equal(hand, state[:, 29:35])
 
 
 def test_bad_places(tmp_path: Path) -> None:
