@@ -106,10 +106,12 @@
 //	            ImageAugment.Draw. The Philox key is that of kernel.K16 with the camera's number as
 //	            op. The counter is (3<<30 | n, 0, sample low, sample high). n = 0 gives the words
 //	            for the crop's row, the crop's column, brightness and contrast. n = 1 gives those
-//	            for saturation and hue. The flip uses word 0 of n = 0 under op 0. Only hosts draw.
-//	kernel.K23  An image is augmented in integers, from bytes to bytes. The steps are a crop with
-//	            repeated edges, reversed columns for a flip, a matrix and an offset with 12
-//	            fractional bits, noise, one rounding, and a clip. Noise is the sum of four bytes of
+//	            for saturation, hue and rotation. The flip uses word 0 of n = 0 under op 0. Shared
+//	            draws use op 2^32-1, except for noise. Only hosts draw.
+//	kernel.K23  An image is augmented from bytes to bytes. The steps are a crop with repeated edges,
+//	            a filter that scales it (package resize), a rotation, reversed columns for a flip, a
+//	            matrix and an offset with 12 fractional bits, noise, one rounding, and a clip. All
+//	            but two filters compute in integers; those round every float32 operation. Noise is the sum of four bytes of
 //	            a Philox word with the counter
 //	            (column>>2, (3·place + channel)·height + row, sample low, sample high).
 //	            A table converts the bytes to floats. Section 8 of docs/kernels.md has the formulas.

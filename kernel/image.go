@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
 // ImageAugment is a seeded augmentation of color images (kernel.K22). It states which changes may
@@ -17,7 +18,10 @@ type ImageAugment struct {
 	Seed, Epoch uint64
 	// each camera has its own draws; the draw of a flip is shared by all cameras of a sample
 	Camera        uint32
+	Shared        bool        // all draws but those of noise are shared by the cameras of a sample
 	Height, Width int         // size of the crop; 0: the size of the image
+	Scale         ImageScale  // scales the crop
+	Rotation      *[2]float64 // degrees counterclockwise, -180 to 180
 	Pad           int         // number of pixels by which each edge is repeated before the crop
 	Brightness    *[2]float64 // factors, 0 to 4
 	Contrast      *[2]float64
@@ -42,7 +46,8 @@ type ImageDraw struct {
 	Sample   [2]uint32
 	Row      int32 // 3 × the position of the image in its window
 	Coloured int32 // 1: Matrix and Offset change the image
-	_        [3]int32
+	Rotated  int32 // 1: Cos and Sin rotate the image
+	Cos, Sin int32 // with 16 fractional bits
 }
 
 // ImageDrawWords is the number of int32 words in an ImageDraw.
@@ -58,6 +63,9 @@ const (
 // hueTurn is the part of a hue rotation that is multiplied by the sine. It rotates the chroma plane
 // of NTSC's YIQ, rounded to three decimals, and each row sums to 0.
 var hueTurn = [3][3]float64{{-0.168, -0.329, 0.497}, {0.328, -0.035, -0.293}, {-1.25, 1.046, 0.204}}
+
+// sharedCamera is the number of the draws that all cameras of a sample share, other than flips.
+const sharedCamera = math.MaxUint32
 
 // drawKey returns the Philox key for the draws of a camera. Flips use camera 0.
 func (a *ImageAugment) drawKey(camera uint32) [2]uint32 {
@@ -107,18 +115,24 @@ func (a *ImageAugment) Check(height, width int) error {
 		v      *[2]float64
 		lo, hi float64
 	}{
-		{"brightness", a.Brightness, 0, maxFactor},
-		{"contrast", a.Contrast, 0, maxFactor},
-		{"saturation", a.Saturation, 0, maxFactor},
-		{"hue", a.Hue, -0.5, 0.5},
+		{"color_jitter: brightness", a.Brightness, 0, maxFactor},
+		{"color_jitter: contrast", a.Contrast, 0, maxFactor},
+		{"color_jitter: saturation", a.Saturation, 0, maxFactor},
+		{"color_jitter: hue", a.Hue, -0.5, 0.5},
+		{"rotation", a.Rotation, -180, 180},
 	} {
 		if r.v != nil && !(r.lo <= r.v[0] && r.v[0] <= r.v[1] && r.v[1] <= r.hi) {
 			return misuseError(
 				op,
-				"color_jitter: "+r.name,
+				r.name,
 				fmt.Sprintf("a range inside %v to %v", r.lo, r.hi),
 				fmt.Sprint(*r.v),
 			)
+		}
+	}
+	if a.Scale.Filter != "" {
+		if _, err := resize.New(a.Scale.Filter, h, w, a.Scale.Height, a.Scale.Width); err != nil {
+			return err
 		}
 	}
 	if !(a.Flip >= 0 && a.Flip <= 1) {
@@ -140,8 +154,12 @@ func (a *ImageAugment) Check(height, width int) error {
 func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 	key := a.drawKey(a.Camera)
 	h, w := a.Size(height, width)
+	noiseKey := key
+	if a.Shared {
+		key = a.drawKey(sharedCamera)
+	}
 	d := ImageDraw{
-		Key:    key,
+		Key:    noiseKey,
 		Sample: [2]uint32{uint32(sample), uint32(uint64(sample) >> 32)},
 		Row:    int32(3 * step),
 		Matrix: [9]int32{
@@ -158,7 +176,7 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 	if a.Flips(sample) {
 		d.Flip = 1
 	}
-	if a.Saturation != nil || a.Hue != nil {
+	if a.Saturation != nil || a.Hue != nil || a.Rotation != nil {
 		y = drawWords(key, uint64(sample), drawImage, 0, 4)
 	}
 	if a.Brightness != nil || a.Contrast != nil || a.Saturation != nil || a.Hue != nil {
@@ -168,6 +186,9 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 			drawBetween(a.Saturation, 1, y[0]),
 			drawBetween(a.Hue, 0, y[1]),
 		)
+	}
+	if a.Rotation != nil {
+		d.setRotation(drawBetween(a.Rotation, 0, y[2]))
 	}
 	return d
 }
@@ -206,11 +227,19 @@ type ImageOp struct{ Parts []ImagePart }
 
 // ImagePart is the images of one camera. All tensors are in C order without gaps.
 type ImagePart struct {
-	Name  string    // for errors
-	Src   Tensor    // uint8 [N, 3, H, W]
-	Draws Tensor    // int32 [N, ImageDrawWords]: one ImageDraw per image
-	Out   Tensor    // uint8 or float32 [N, 3, h, w]
-	Table []float32 // 3 × 256: float32 value of each byte, per channel; used with a float32 Out
+	Name  string // for errors
+	Src   Tensor // uint8 [N, 3, H, W]
+	Draws Tensor // int32 [N, ImageDrawWords]: one ImageDraw per image
+	Out   Tensor // uint8 or float32 [N, 3, h, w], or [N, h, w, 3] with ChannelsLast
+	ImageForm
+}
+
+// ImageForm states what is done to images besides what their draws state.
+type ImageForm struct {
+	Scale        ImageScale
+	Crop         [2]int // height and width of the crop that Scale scales
+	ChannelsLast bool
+	Table        []float32 // 3 × 256: float32 value of each byte, per channel, for a float32 result
 }
 
 // Tensors implements Op.
@@ -235,13 +264,17 @@ func (op *ImageOp) Check() error {
 func (p *ImagePart) checkShapes() error {
 	from, to := p.Src.Shape, p.Out.Shape
 	isFloat := p.Out.DType == robocache.Float32
-	isImage := func(shape []int) bool { return len(shape) == 4 && shape[1] == 3 }
-	if p.Src.DType != robocache.Uint8 || !isImage(from) {
+	hasChannels := func(shape []int, axis int) bool { return len(shape) == 4 && shape[axis] == 3 }
+	if p.Src.DType != robocache.Uint8 || !hasChannels(from, 1) {
 		return p.partError("images", "uint8 [N, 3, H, W]", p.Src.DType, " ", from)
 	}
-	isResult := isImage(to) && to[0] == from[0]
+	axis, want := 1, "uint8 or float32 [%d, 3, h, w]"
+	if p.ChannelsLast {
+		axis, want = 3, "uint8 or float32 [%d, h, w, 3]"
+	}
+	isResult := hasChannels(to, axis) && to[0] == from[0]
 	if !isResult || !isFloat && p.Out.DType != robocache.Uint8 {
-		want := fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", from[0])
+		want := fmt.Sprintf(want, from[0])
 		return p.partError("result", want, p.Out.DType, " ", to)
 	}
 	draws := []int{from[0], ImageDrawWords}
@@ -256,10 +289,15 @@ func (p *ImagePart) checkShapes() error {
 		return p.partError("table", "3 × 256 numbers", len(p.Table))
 	case from[0] > 0 && p.Out.Len() > 0 && (from[2] == 0 || from[3] == 0):
 		return p.partError("images", "at least one pixel", from)
-	case max(from[2], from[3]) > limit || max(to[2], to[3]) > limit:
+	case max(from[2], from[3]) > limit || slices.Max(to) > limit:
 		return p.partError("images", "at most 2^20 rows and columns", from, " to ", to)
 	}
-	return nil
+	if p.Scale.Filter == "" || p.Out.Len() == 0 {
+		return nil
+	}
+	h, w := p.OutSize()
+	_, err := resize.New(p.Scale.Filter, p.Crop[0], p.Crop[1], h, w)
+	return err
 }
 
 // checkLayout rejects tensors that are not in C order.
@@ -303,9 +341,18 @@ func (op *ImageOp) Rows() (n, pixels int) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		n += p.Src.Shape[0]
-		pixels = max(pixels, p.Out.Shape[2]*p.Out.Shape[3])
+		h, w := p.OutSize()
+		pixels = max(pixels, h*w)
 	}
 	return n, pixels
+}
+
+// OutSize returns the size of the results.
+func (p *ImagePart) OutSize() (height, width int) {
+	if p.ChannelsLast {
+		return p.Out.Shape[1], p.Out.Shape[2]
+	}
+	return p.Out.Shape[2], p.Out.Shape[3]
 }
 
 // Row augments image n on the host. Images are numbered over all parts.
@@ -316,16 +363,15 @@ func (op *ImageOp) Row(n int) {
 		p = &op.Parts[i]
 	}
 	srcHeight, srcWidth := p.Src.Shape[2], p.Src.Shape[3]
-	outHeight, outWidth := p.Out.Shape[2], p.Out.Shape[3]
+	outHeight, outWidth := p.OutSize()
 	srcBytes := 3 * srcHeight * srcWidth
 	outBytes := 3 * outHeight * outWidth * p.Out.DType.Size()
 	d := ParseImageDraw(p.Draws.Data[n*4*ImageDrawWords:])
-	AugmentImage(
+	p.AugmentImage(
 		p.Out.Data[n*outBytes:(n+1)*outBytes],
 		p.Src.Data[n*srcBytes:(n+1)*srcBytes],
 		&d,
 		[4]int{srcHeight, srcWidth, outHeight, outWidth},
-		p.Table,
 	)
 }
 
@@ -350,20 +396,27 @@ func ParseImageDraw(b []byte) (d ImageDraw) {
 type imageRows struct {
 	pixels [3][]byte
 	noise  []int32
+	images [3][]byte // cropped, scaled, rotated
 }
 
 var imageRowPool = sync.Pool{New: func() any { return new(imageRows) }}
 
-// AugmentImage computes one image [3, h, w] from one image [3, H, W] by the draw d (kernel.K23).
-// size is H, W, h, w. With a table of 768 numbers, the result is float32 in little-endian order.
-func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
+// AugmentImage computes one image of h × w pixels from one image [3, H, W] by the draw d
+// (kernel.K23). size is H, W, h, w. With a table, the result is float32 in little-endian order.
+func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	if d.Blank != 0 {
 		clear(dst)
 		return
 	}
-	H, W, h, w := size[0], size[1], size[2], size[3]
 	room := imageRowPool.Get().(*imageRows)
 	defer imageRowPool.Put(room)
+	if f.Scale.Filter != "" || d.Rotated != 0 {
+		src = f.transformImage(room, src, d, size)
+		level := *d
+		level.Y, level.X = 0, 0
+		d, size[0], size[1] = &level, size[2], size[3]
+	}
+	H, W, h, w := size[0], size[1], size[2], size[3]
 	for c := range room.pixels {
 		room.pixels[c] = slices.Grow(room.pixels[c][:0], w)[:w]
 	}
@@ -381,17 +434,42 @@ func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 		if d.Coloured != 0 || d.Noise != 0 {
 			d.colourRow(room)
 		}
+		if f.ChannelsLast {
+			f.storeInterleaved(dst, room, y)
+			continue
+		}
 		for c, row := range room.pixels {
 			at := (c*h + y) * w
-			if table == nil {
+			if f.Table == nil {
 				copy(dst[at:], row)
 				continue
 			}
-			t := (*[256]float32)(table[256*c:])
+			t := (*[256]float32)(f.Table[256*c:])
 			out := dst[4*at:][:4*w]
 			for x, v := range row {
 				binary.LittleEndian.PutUint32(out[4*x:], math.Float32bits(t[v]))
 			}
+		}
+	}
+}
+
+// storeInterleaved stores row y with the channels of a pixel next to each other.
+func (f *ImageForm) storeInterleaved(dst []byte, room *imageRows, y int) {
+	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
+	g, b = g[:len(r)], b[:len(r)]
+	at := 3 * y * len(r)
+	if f.Table == nil {
+		out := dst[at:][:3*len(r)]
+		for x := range r {
+			pixel := (*[3]byte)(out[3*x:])
+			pixel[0], pixel[1], pixel[2] = r[x], g[x], b[x]
+		}
+		return
+	}
+	for x := range r {
+		out := dst[4*(at+3*x):][:12]
+		for c, v := range [3]byte{r[x], g[x], b[x]} {
+			binary.LittleEndian.PutUint32(out[4*c:], math.Float32bits(f.Table[256*c+int(v)]))
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (l *Live) fill(s *streamBuffer, to *sample, x *Sample) error {
 
 // fillFrame copies a frame into a sample.
 func (l *Live) fillFrame(s *streamBuffer, to *sample, x *Sample) error {
-	resizes := len(l.Contract.Options.ImageSize) > 0
+	resizes := !l.Contract.Options.DependsOnSize()
 	if x.Frame != nil {
 		w, h := x.Frame.Size()
 		info, ok := x.Frame.PlaneInfo()

@@ -107,12 +107,12 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 					a := images(key, epoch)
 					d := a.Draw(sample, fakeH, fakeW, step)
 					out := make([]byte, 3*3*5)
-					kernel.AugmentImage(
+					form := kernel.ImageForm{}
+					form.AugmentImage(
 						out,
 						want[key][step*3*fakeH*fakeW:],
 						&d,
 						[4]int{fakeH, fakeW, 3, 5},
-						nil,
 					)
 					if !bytes.Equal(got[step*45:(step+1)*45], out) {
 						t.Fatalf(

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"video/turbojpeg": {""},
 	"video/jpegxl":    {"", "internal/crash"},
 	"kernel":          {"", "internal/crash"},
+	"kernel/resize":   {""},
 	"kernel/cpu":      {"", "kernel"},
 	"kernel/cuda":     {"", "kernel", "internal/cudahost", "internal/crash"},
 	"align": {
@@ -64,6 +65,7 @@ var allowed = map[string][]string{
 	"loader/internal/order":  {""},
 	"loader/options": {
 		"",
+		"kernel/resize",
 		"align",
 		"internal/jsonmeta",
 		"loader/internal/buffers",

@@ -38,10 +38,11 @@ func BenchmarkAugmentImage(b *testing.B) {
 		{"noise", kernel.ImageAugment{Height: h, Width: w, Noise: 0.02}},
 	} {
 		b.Run(x.name, func(b *testing.B) {
+			var form kernel.ImageForm
 			b.SetBytes(int64(len(dst)))
 			for i := range b.N {
 				d := x.a.Draw(int64(i), 256, 256, 0)
-				kernel.AugmentImage(dst, src, &d, [4]int{256, 256, h, w}, nil)
+				form.AugmentImage(dst, src, &d, [4]int{256, 256, h, w})
 			}
 		})
 	}

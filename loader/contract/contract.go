@@ -216,7 +216,7 @@ func (c *Contract) Check(ds robocache.Dataset) (problems []robocache.Finding) {
 		case have.Kind != want.Kind && !(isImage(have.Kind) && isImage(want.Kind)):
 			report(want.Key, "the stream is of kind %s, expected %s", have.Kind, want.Kind)
 		case isImage(want.Kind):
-			if len(c.Options.ImageSize) == 0 && want.Height > 0 &&
+			if c.Options.DependsOnSize() && want.Height > 0 &&
 				(have.Height != want.Height || have.Width != want.Width) {
 				report(want.Key, "frames of %d×%d, expected %d×%d",
 					have.Width, have.Height, want.Width, want.Height)

@@ -19,10 +19,15 @@ type Augment struct {
 	Cameras []string     `json:"cameras,omitempty"` // nil: all delivered color cameras
 	Crop    *RandomCrop  `json:"random_crop,omitempty"`
 	Jitter  *ColorJitter `json:"color_jitter,omitempty"`
-	Flip    *HFlip       `json:"hflip,omitempty"`
-	Noise   *Noise       `json:"noise,omitempty"`
+	// Rotation is [v] for an angle between -v and v, or [low, high]. The unit is degrees
+	// counterclockwise, from -180 to 180. Images are mirrored at their edges.
+	Rotation Spread `json:"rotation,omitempty"`
+	Flip     *HFlip `json:"hflip,omitempty"`
+	Noise    *Noise `json:"noise,omitempty"`
+	// OneDraw gives all cameras of a sample the same draws, except those of noise.
+	OneDraw bool `json:"shared,omitempty"`
 
-	Shared bool `json:"-"` // set for all sources of a mixture, of which some may have no camera
+	IsMixed bool `json:"-"` // set for all sources of a mixture, of which some may have no camera
 }
 
 // RandomCrop crops each image. All images of one sample and camera are cropped at the same
@@ -100,7 +105,9 @@ func (a *Amounts) UnmarshalJSON(b []byte) error {
 
 // augmentNames lists the option names of augment ("") and of its parts.
 var augmentNames = map[string][]string{
-	"":             {"cameras", "random_crop", "color_jitter", "hflip", "noise"},
+	"": {
+		"cameras", "random_crop", "color_jitter", "rotation", "hflip", "noise", "shared",
+	},
 	"random_crop":  {"size", "pad", "keep"},
 	"color_jitter": {"brightness", "contrast", "saturation", "hue"},
 	"hflip":        {"p", "negate", "swap", "keep"},
@@ -167,7 +174,7 @@ func (a *Augment) Named() []string {
 // source delivers a key.
 func (a *Augment) ForSource(hasKey func(k string) bool) *Augment {
 	x := *a
-	x.Shared = true // the source may have no camera, if another one has
+	x.IsMixed = true // the source may have no camera, if another one has
 	lacks := func(k string) bool { return !hasKey(k) }
 	if x.Cameras != nil {
 		x.Cameras = slices.DeleteFunc(slices.Clone(x.Cameras), lacks)
@@ -195,7 +202,7 @@ func (s Spread) Around(name string, middle float64) (*[2]float64, error) {
 		return &[2]float64{s[0], s[1]}, nil
 	case len(s) > 2 || !(s[0] >= 0):
 		return nil, Misuse(
-			"augment: color_jitter: "+name,
+			"augment: "+name,
 			"a number of at least 0, or [low, high]",
 			fmt.Sprint([]float64(s)),
 		)

@@ -15,5 +15,5 @@ func (cfg *Config) HasCacheDirectory() bool {
 // of decoded frames.
 func (cfg *Config) CachesEncoded() bool {
 	return cfg.CacheFormat == CacheEncoded ||
-		cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
+		cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0 && !cfg.HasFilter()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
@@ -197,9 +198,15 @@ type Images struct {
 	ImageDType ImageDType `json:"image_dtype,omitempty"`
 	// ImageSize is [height, width] in pixels. Frames are scaled while they are decoded. nil keeps
 	// the recorded size.
-	ImageSize   []int     `json:"image_size,omitempty"`
-	ImageResize Resize    `json:"image_resize,omitempty"`
-	DepthUnit   DepthUnit `json:"depth_unit,omitempty"`
+	ImageSize   []int  `json:"image_size,omitempty"`
+	ImageResize Resize `json:"image_resize,omitempty"`
+	// ImageFilter selects the library whose filter scales color frames, to the bit. "" scales them
+	// while they are decoded.
+	ImageFilter resize.Filter `json:"image_filter,omitempty"`
+	ImageLayout Layout        `json:"image_layout,omitempty"`
+	// Transform lists the steps of color frames, in place of ImageSize and ImageResize.
+	Transform []ImageStep `json:"image_transform,omitempty"`
+	DepthUnit DepthUnit   `json:"depth_unit,omitempty"`
 }
 
 // CacheOptions selects a cache of decoded frames and bounds it.
@@ -441,6 +448,10 @@ func (c *Config) Validate(batches bool) error {
 		return robocache.Unsupported("map", nil, "augment: its draws go by the epoch, and items "+
 			"have none").
 			WithHint("Loader has augment")
+	case !batches && c.HasRandomSteps():
+		return robocache.Unsupported("map", nil, "image_transform: random steps go by the epoch, "+
+			"and items have none").
+			WithHint("Pass center_crop in place of random_crop, without rotation and color_jitter.")
 	}
 	if c.Hz != nil {
 		a := align.Config{}
@@ -457,10 +468,10 @@ func (c *Config) Validate(batches bool) error {
 }
 
 // checkSize rejects a size that is not [height, width] with plausible numbers. An empty size is
-// valid.
+// valid, and so is one number (SmallestSide).
 func checkSize(option string, size []int) error {
-	if len(size) == 0 ||
-		len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
+	outside := func(n int) bool { return n < 1 || n > 1<<15 }
+	if len(size) <= 2 && !slices.ContainsFunc(size, outside) {
 		return nil
 	}
 	return Misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))

@@ -268,7 +268,9 @@ def timestamps_ns(name: str, v: Any) -> np.ndarray:
 
 
 def check_frame_size(name: str, v: Any) -> list[int]:
-    """Returns the size of images as [height, width]."""
+    """Returns the size of images as [height, width], or [smallest side]."""
+    if is_integer(v) and v >= 1:
+        return [int(v)]
     try:
         size = [operator.index(x) for x in v]
     except TypeError:

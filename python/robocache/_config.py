@@ -10,7 +10,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ._checks import (
 )
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, NormVectors, repeat_normalizer
+from .options import Filter
 from ._option_values import OptionValues, refuse_size_as_path
 
 Check = Callable[..., Any]
@@ -375,7 +376,10 @@ SAMPLE: dict[str, Check] = {
     "image_dtype": one_of("uint8", "float32"),
     "depth_unit": one_of(*UNITS),
     "image_size": check_frame_size,
-    "image_resize": one_of("stretch", "letterbox", "crop"),
+    "image_resize": one_of("stretch", "letterbox", "crop", "smallest_side"),
+    "image_filter": one_of(*get_args(Filter)),
+    "image_layout": one_of("chw", "hwc"),
+    "image_transform": list_of(_plain_augment, "a list of steps"),
     "tolerance_s": check_seconds,
     "offset_tolerance_s": check_seconds,
     "augment": _plain_augment,

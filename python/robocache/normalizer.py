@@ -13,7 +13,19 @@ from ._errors import Malformed, Misuse
 
 __all__ = ["Normalizer"]
 
-_FIELDS = {"mode", "clip", "shift", "scale", "shape", "image", "double", "dtype", "dims", "width"}
+_FIELDS = {
+    "mode",
+    "clip",
+    "shift",
+    "scale",
+    "shape",
+    "image",
+    "channels_last",
+    "double",
+    "dtype",
+    "dims",
+    "width",
+}
 
 
 class Normalizer:
@@ -39,7 +51,8 @@ class Normalizer:
     value are 0 in the loader. inverse returns the original values up to the rounding of float32,
     except for values that clip has limited.
 
-    Images are (..., C, H, W), float32 in [0, 1] or uint8.
+    Images are (..., C, H, W), or (..., H, W, C) of a loader with layout="hwc", float32 in [0, 1] or
+    uint8.
 
     A mixture has one Normalizer per source: norm["name"] or norm[0]. norm(batch) selects the source
     of each row by dataset_index. If missing="pad" padded the rows, only the source's own numbers
@@ -339,19 +352,23 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     n = len(one["_vectors"][0])
     full, dims = v, None
     if one.get("image"):
-        if v.ndim < 3 or v.shape[-3] not in (n, *shape):
+        axis = -1 if one.get("channels_last") else -3
+        if v.ndim < 3 or v.shape[axis] not in (n, *shape):
+            want = "height, width, {}" if axis == -1 else "{}, height, width"
             raise Misuse(
-                f"an image of shape {tuple(v.shape)}: expected (…, {shape[0]}, height, width)"
+                f"an image of shape {tuple(v.shape)}: expected (…, {want.format(shape[0])})"
             )
         byte = v.dtype == names.uint8
         x = v.to(wide) if torch else v.astype(wide)
         x = x / _scalar_like(255, x, torch) if byte else x
-        x = (x.movedim(-3, -1) if torch else np.moveaxis(x, -3, -1)) if n > 1 else x[..., None]
+        x = (x.movedim(axis, -1) if torch else np.moveaxis(x, axis, -1)) if n > 1 else x[..., None]
         return (
             x,
             (
                 lambda y, _dtype: (
-                    (y.movedim(-1, -3) if torch else np.moveaxis(y, -1, -3)) if n > 1 else y[..., 0]
+                    (y.movedim(-1, axis) if torch else np.moveaxis(y, -1, axis))
+                    if n > 1
+                    else y[..., 0]
                 )
             ),
             wide,

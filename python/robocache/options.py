@@ -135,6 +135,17 @@ class Align:
     arrival_delay: Duration | Mapping[str, Duration] | None = None
 
 
+Filter = Literal[
+    "cv2-area",
+    "cv2-linear",
+    "pil-bilinear",
+    "pil-lanczos",
+    "torch-antialias",
+    "tf-lanczos3",
+    "nearest",
+]
+
+
 @check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Images:
@@ -144,19 +155,37 @@ class Images:
 
     Attributes:
         size: (height, width) in pixels; images are scaled during decoding. The same as image_size=.
+            One number with fit="smallest_side".
         dtype: "uint8" (default), or "float32" in [0, 1].
         fit: How an image of another shape is fitted to size. "stretch" (default). "letterbox": the
             whole image, scaled by one factor and centred, with zeros around it. "crop": scaled by
-            one factor to cover size, and cut to the middle.
+            one factor to cover size, and cut to the middle. "smallest_side": scaled by one factor,
+            so that the smaller side has size pixels; needs filter.
+        filter: The library whose filter scales colour images of full size, to the bit: "cv2-area",
+            "cv2-linear", "pil-bilinear", "pil-lanczos", "torch-antialias", "tf-lanczos3" (at most
+            one level off in rare pixels) or "nearest" (of PIL). Default: scaled during decoding.
+        layout: "chw" (default), or "hwc" for (H, W, C).
+        transform: Exact steps for colour images, in place of size and fit. Each is one of
+            {"letterbox": True} (a square, padded with zeros), {"smallest_side": pixels}, {"resize":
+            (height, width), "fit": "stretch" | "letterbox" | "crop"}, {"center_crop": fraction or
+            (height, width)}, and then at random {"random_crop": fraction or (height, width)}, a
+            resize or smallest_side of the crop, {"rotation": degrees}, {"color_jitter": {...} as in
+            Augment}. A step that scales may name a "filter"; default: filter=, else "cv2-area". All
+            cameras and frames of a sample share one draw. A contract (loader.contract) replaces a
+            random crop by the centre crop and leaves out rotation and jitter.
         depth_unit: "mm" or "m". Default: the unit with which the dataset was opened, else "mm".
 
     Example:
         robocache.Images(size=(224, 224), fit="letterbox", dtype="float32")
+        robocache.Images(size=(224, 224), fit="letterbox", filter="pil-bilinear", layout="hwc")
     """
 
-    size: Sequence[int] | None = None
+    size: Sequence[int] | int | None = None
     dtype: Literal["uint8", "float32"] | None = None
-    fit: Literal["stretch", "letterbox", "crop"] | None = None
+    fit: Literal["stretch", "letterbox", "crop", "smallest_side"] | None = None
+    filter: Filter | None = None
+    layout: Literal["chw", "hwc"] | None = None
+    transform: Sequence[Mapping[str, Any]] | None = None
     depth_unit: Literal["mm", "m"] | None = None
 
 
@@ -231,7 +260,10 @@ class Augment:
         hflip: {"p": probability, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep":
             [keys]}. All cameras of a sample flip together. Every other key with
             numbers must be in negate, swap or keep; text and bookkeeping columns need not.
+        rotation: Degrees counterclockwise, from -v to v or [low, high], about the centre. Images
+            are mirrored at their edges.
         noise: {"std": v} for images, as a fraction of full scale, or {"std": {key: v}}.
+        shared: True: all cameras of a sample share one draw, except that of noise. Default False.
         cameras: The cameras that change. Default: all colour cameras.
 
     Example:
@@ -240,8 +272,10 @@ class Augment:
 
     random_crop: RandomCrop | None = None
     color_jitter: ColorJitter | None = None
+    rotation: float | Sequence[float] | None = None
     hflip: HFlip | None = None
     noise: Noise | None = None
+    shared: bool | None = None
     cameras: Sequence[str] | None = None
 
 
@@ -441,6 +475,9 @@ ENGINE: dict[tuple[str, str], str] = {
     ("images", "size"): "image_size",
     ("images", "dtype"): "image_dtype",
     ("images", "fit"): "image_resize",
+    ("images", "filter"): "image_filter",
+    ("images", "layout"): "image_layout",
+    ("images", "transform"): "image_transform",
     ("cache", "where"): "cache",
     ("cache", "budget"): "cache_budget",
     ("cache", "format"): "cache_format",

@@ -23,9 +23,14 @@ func KeyNumber(key string) uint32 {
 // height and width.
 type ImageAugment struct {
 	kernel.ImageAugment
-	Height, Width int       // of the result
-	Norm          *Affine   // normalization of a float32 result
-	Table         []float32 // float32 value of each byte, per channel; nil: the result is bytes
+	OutHeight, OutWidth int
+	Form                kernel.ImageForm
+	Norm                *Affine // normalization of a float32 result, which Form.Table contains
+}
+
+// RunsOnDevice reports whether a device has the kernels for the changes. The host makes the others.
+func (a *ImageAugment) RunsOnDevice() bool {
+	return a.Scale.Filter == "" && a.Rotation == nil && !a.Form.ChannelsLast
 }
 
 // Mirror changes a row of numbers when the images of its sample are flipped. It negates and swaps
@@ -103,8 +108,8 @@ func (p *Part) putFrame(c *ImageColumn, k int, pixels []byte) {
 	switch {
 	case c.Augment != nil && c.Deferred == nil:
 		d := p.drawAugment(c, k)
-		sizes := [4]int{c.Height, c.Width, c.Augment.Height, c.Augment.Width}
-		kernel.AugmentImage(dst, pixels, &d, sizes, c.Augment.Table)
+		sizes := [4]int{c.Height, c.Width, c.Augment.OutHeight, c.Augment.OutWidth}
+		c.Augment.Form.AugmentImage(dst, pixels, &d, sizes)
 	case len(dst) == 0 || &dst[0] == &pixels[0]:
 	case c.FrameDevice == nil:
 		video.CopyPixels(dst, pixels)

@@ -10,8 +10,12 @@ func (op *DeviceOp) CanShareLaunch(o *DeviceOp, c, d *Column) bool {
 	if o == nil || op.HasDraws != o.HasDraws || (op.Norm == nil) != (o.Norm == nil) {
 		return false
 	}
-	if op.HasDraws && (c.Image().Width != d.Image().Width || c.Image().Height != d.Image().Height) {
-		return false
+	if op.HasDraws {
+		a, b := c.Image(), d.Image()
+		if a.Width != b.Width || a.Height != b.Height ||
+			a.Augment.Form.Crop != b.Augment.Form.Crop {
+			return false
+		}
 	}
 	if !hasEqualNorm(op.Norm, o.Norm) {
 		return false

@@ -42,7 +42,7 @@ func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 	t.DType, t.Bytes = c.OutDType, c.Steps*c.OutBytes
 	switch n := len(t.Shape); {
 	case op.HasDraws:
-		t.Shape[n-2], t.Shape[n-1] = c.Image().Height, c.Image().Width
+		copy(t.Shape[n-3:], []int{3, c.Image().Height, c.Image().Width})
 	case op.HasPairs:
 		t.Shape, t.Bytes = []int{c.Steps, 2, c.Elements}, 2*t.Bytes
 	}

@@ -50,12 +50,20 @@ var drafts = sync.Pool{New: func() any { return new(draft) }}
 // beginDraft begins a frame of w × h pixels whose result is written to dst. The caller must call
 // Done. A column without a configured size only accepts frames of its own size.
 func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
-	if c.Spec.Width == 0 && (w != c.Width || h != c.Height) {
+	if c.Spec.Width == 0 && c.Transform == nil && (w != c.Width || h != c.Height) {
 		return nil, SizeError(c, w, h)
 	}
 	d := drafts.Get().(*draft)
 	d.Spec, d.column, d.isPlaced = c.Spec, c, false
 	d.dst, d.into = dst, dst
+	if c.Transform != nil {
+		if int64(w)*int64(h) > video.MaxImagePixels {
+			return nil, d.Done(SizeError(c, w, h))
+		}
+		d.Spec.Pixel, d.scaledWidth, d.scaledHeight = video.RGB8, w, h
+		d.into = d.pixelBuffer(w, h)
+		return d, nil
+	}
 	d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(w, h)
 	if d.scaledWidth != c.Width || d.scaledHeight != c.Height {
 		if int64(d.scaledWidth)*int64(d.scaledHeight) > video.MaxImagePixels {
@@ -94,18 +102,23 @@ func (d *draft) Done(failed error) error {
 	if failed != nil {
 		return failed
 	}
-	if d.isPlaced {
+	isFinal := c.Norm == nil && (c.Transform == nil || c.Spec.Pixel == video.RGB8)
+	if d.isPlaced || c.Transform != nil {
 		to := d.dst
-		if c.Norm != nil {
+		if !isFinal {
 			placed := drafts.Get().(*draft)
 			defer drafts.Put(placed)
 			placed.Spec = d.Spec
 			to = placed.pixelBuffer(c.Width, c.Height)
 		}
-		d.placeImage(to, from)
+		if c.Transform == nil {
+			d.placeImage(to, from)
+		} else if err := c.transformImage(to, from, d.scaledWidth, d.scaledHeight); err != nil {
+			return err
+		}
 		from = to
 	}
-	if c.Norm == nil {
+	if isFinal {
 		return nil
 	}
 	e, dtype := c.Norm.Epilogue(c.planeElements(c.Norm)), robocache.Float32

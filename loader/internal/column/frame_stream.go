@@ -1,6 +1,7 @@
 package column
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -53,6 +54,10 @@ func (c *ImageColumn) pixelRecipe() string {
 		c.Height, c.Width, spec.Pixel, spec.ChannelsFirst, c.OutDType, spec.Depth)
 	if c.Resize != options.Stretch {
 		s += fmt.Sprint(" ", c.Resize)
+	}
+	if c.Transform != nil {
+		steps, _ := json.Marshal(c.Transform)
+		s += " " + string(steps)
 	}
 	if c.Norm != nil {
 		s += fmt.Sprintf(" %v %v %v %t", c.Norm.Kind, c.Norm.A, c.Norm.B, c.Norm.Clip)
@@ -117,6 +122,9 @@ func (r deviceRenderer) Memory() video.DeviceMemory { return r.memory }
 func (r deviceRenderer) RendersPlanes(info video.PlaneInfo) bool {
 	c, shape := r.host.column, info.Shape()
 	w, h, _, _ := c.scaledSize(shape.Width, shape.Height)
+	if c.Transform != nil {
+		return false // the host scales by the filter
+	}
 	fits := c.Spec.Width != 0 || shape.Width == c.Width && shape.Height == c.Height
 	return w == c.Width && h == c.Height && fits && r.memory.Converts(info, &c.Spec)
 }

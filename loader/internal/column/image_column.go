@@ -17,9 +17,14 @@ type ImageColumn struct {
 	Spec          video.Spec // of decoded frames
 	Resize        options.Resize
 	Width, Height int // before augmentation
-	FrameFiles    frames.Files
-	FrameDevice   video.DeviceMemory // device that renders its frames; nil: the host
-	Augment       *ImageAugment      // nil: not augmented
+	// steps that every frame passes before augmentation; nil: it is scaled while it is decoded
+	Transform []options.ImageStep
+	// size of the first frame, on which Transform operates
+	SourceWidth, SourceHeight int
+	IsChannelsLast            bool
+	FrameFiles                frames.Files
+	FrameDevice               video.DeviceMemory // device that renders its frames; nil: the host
+	Augment                   *ImageAugment      // nil: not augmented
 
 	makeStream sync.Once
 	stream     *frames.Stream // FrameStream; made at first use
@@ -27,12 +32,16 @@ type ImageColumn struct {
 
 func (c *ImageColumn) Waits(n int) int { return n * c.Steps }
 
-// DeliveredShape returns channels, height and width of a frame in the tensor.
+// DeliveredShape returns the shape of a frame in the tensor.
 func (c *ImageColumn) DeliveredShape() []int {
+	h, w := c.Height, c.Width
 	if c.Augment != nil {
-		return []int{Channels(c.Spec.Pixel), c.Augment.Height, c.Augment.Width}
+		h, w = c.Augment.OutHeight, c.Augment.OutWidth
 	}
-	return []int{Channels(c.Spec.Pixel), c.Height, c.Width}
+	if c.IsChannelsLast {
+		return []int{h, w, Channels(c.Spec.Pixel)}
+	}
+	return []int{Channels(c.Spec.Pixel), h, w}
 }
 
 // KeepStoredBytes sets the column to deliver decoded bytes for a raw batch. A device finishes them.
@@ -75,6 +84,18 @@ func (c *ImageColumn) SetSize(height, width int) {
 	c.Height, c.Width = height, width
 	c.Elements = Channels(c.Spec.Pixel) * height * width
 	c.SetDType(c.OutDType)
+}
+
+// SetSourceSize sets the size of recorded frames, and with it the size after Transform.
+func (c *ImageColumn) SetSourceSize(height, width int) (err error) {
+	c.SourceWidth, c.SourceHeight = width, height
+	for i := range c.Transform {
+		if width, height, err = StepSize(&c.Transform[i], width, height); err != nil {
+			return err
+		}
+	}
+	c.SetSize(height, width)
+	return nil
 }
 
 // Channels returns the number of channels of a pixel format.

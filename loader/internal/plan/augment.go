@@ -45,68 +45,54 @@ func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAug
 			middle float64
 			to     **[2]float64
 		}{
-			{"brightness", j.Brightness, 1, &out.Brightness},
-			{"contrast", j.Contrast, 1, &out.Contrast},
-			{"saturation", j.Saturation, 1, &out.Saturation},
-			{"hue", j.Hue, 0, &out.Hue},
+			{"color_jitter: brightness", j.Brightness, 1, &out.Brightness},
+			{"color_jitter: contrast", j.Contrast, 1, &out.Contrast},
+			{"color_jitter: saturation", j.Saturation, 1, &out.Saturation},
+			{"color_jitter: hue", j.Hue, 0, &out.Hue},
 		} {
 			if *x.to, err = x.s.Around(x.name, x.middle); err != nil {
 				return out, err
 			}
 		}
 	}
+	if out.Rotation, err = a.Rotation.Around("rotation", 0); err != nil {
+		return out, err
+	}
 	if a.Flip != nil {
 		out.Flip = a.Flip.P
 	}
+	out.Shared = a.OneDraw
 	return out, nil
 }
 
-// applyAugment applies the augment option to the columns of a source. Their sizes must be known.
+// applyAugment applies the augment option and the random steps of image_transform to the columns of
+// a source. Their sizes must be known.
 func (src *Source) applyAugment() error {
 	a := src.Config.Augment
+	cameras, err := src.augmentedCameras()
+	if err != nil {
+		return err
+	}
+	if a != nil && a.IsMixed && len(cameras) == 0 {
+		a = &options.Augment{Noise: a.Noise, IsMixed: true}
+	}
+	_, random := src.Config.Steps()
+	for c := range src.ImageColumns() {
+		used := &options.Augment{}
+		switch {
+		case column.Channels(c.Spec.Pixel) != 3:
+			continue
+		case slices.Contains(cameras, c.Key):
+			used = a
+		case len(random) == 0 && !c.IsChannelsLast:
+			continue
+		}
+		if err := src.augmentImages(used, random, c); err != nil {
+			return robocache.At(err, robocache.Where{"stream": c.Key})
+		}
+	}
 	if a == nil {
 		return nil
-	}
-	colour := func(c *column.Column) bool {
-		return c.Image() != nil && column.Channels(c.Image().Spec.Pixel) == 3
-	}
-	var cameras []string
-	for _, c := range src.Columns {
-		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.Key)) {
-			cameras = append(cameras, c.Key)
-		}
-	}
-	for _, k := range a.Cameras {
-		c := src.Column(k)
-		switch {
-		case c == nil && slices.Contains(src.known, k):
-			return augmentError(k, "keys leaves out this camera", "")
-		case c == nil:
-			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.columnKeys()))
-		case c.Image() != nil && !colour(c):
-			return augmentError(
-				k,
-				"depth is not augmented",
-				"colour cameras only; leave cameras out for all of them",
-			)
-		case !colour(c):
-			return augmentError(k, "not a camera", "colour cameras only")
-		}
-	}
-	if len(cameras) == 0 && a.Shared {
-		a = &options.Augment{Noise: a.Noise, Shared: true}
-	}
-	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
-		return augmentError(
-			"",
-			"no colour camera is delivered",
-			robocache.Option("keys")+" with one, or noise of numbers alone",
-		)
-	}
-	for _, k := range cameras {
-		if err := src.augmentImages(a, src.ImageColumn(k)); err != nil {
-			return robocache.At(err, robocache.Where{"stream": k})
-		}
 	}
 	if err := src.checkCrop(a, cameras); err != nil {
 		return err
@@ -117,11 +103,115 @@ func (src *Source) applyAugment() error {
 	return src.setNoise(a, cameras)
 }
 
+// augmentedCameras returns the keys of the cameras that the augment option changes. It rejects
+// other keys and depth.
+func (src *Source) augmentedCameras() (cameras []string, err error) {
+	a := src.Config.Augment
+	if a == nil {
+		return nil, nil
+	}
+	colour := func(c *column.Column) bool {
+		return c.Image() != nil && column.Channels(c.Image().Spec.Pixel) == 3
+	}
+	for _, c := range src.Columns {
+		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.Key)) {
+			cameras = append(cameras, c.Key)
+		}
+	}
+	for _, k := range a.Cameras {
+		c := src.Column(k)
+		switch {
+		case c == nil && slices.Contains(src.known, k):
+			return nil, augmentError(k, "keys leaves out this camera", "")
+		case c == nil:
+			nearest := robocache.Nearest(k, src.columnKeys())
+			return nil, augmentError(k, "no camera of that key", nearest)
+		case c.Image() != nil && !colour(c):
+			return nil, augmentError(
+				k,
+				"depth is not augmented",
+				"colour cameras only; leave cameras out for all of them",
+			)
+		case !colour(c):
+			return nil, augmentError(k, "not a camera", "colour cameras only")
+		}
+	}
+	changes := a.Crop != nil || a.Jitter != nil || a.Flip != nil || a.Rotation != nil
+	if len(cameras) == 0 && !a.IsMixed && changes {
+		return nil, augmentError(
+			"",
+			"no colour camera is delivered",
+			robocache.Option("keys")+" with one, or noise of numbers alone",
+		)
+	}
+	return cameras, nil
+}
+
+// addSteps adds the random steps of image_transform to the changes of a camera's images.
+func addSteps(own *kernel.ImageAugment, steps []options.ImageStep, c *column.ImageColumn) error {
+	var a options.Augment
+	width, height := c.Width, c.Height
+	for i := range steps {
+		s := &steps[i]
+		switch {
+		case s.RandomCrop != nil:
+			if own.Height != 0 || own.Pad != 0 {
+				return augmentError("", "random_crop, and one in image_transform", "one of them")
+			}
+			if width, height = s.RandomCrop.PixelsOf(width, height); width > c.Width ||
+				height > c.Height {
+				want := fmt.Sprintf("at most the image, %d×%d", c.Width, c.Height)
+				got := fmt.Sprintf("%d×%d", width, height)
+				return options.Misuse("image_transform: random_crop", want, got)
+			}
+			own.Height, own.Width = height, width
+		case s.Rotation != nil:
+			a.Rotation = s.Rotation
+		case s.Jitter != nil:
+			a.Jitter = s.Jitter
+		default:
+			w, h, err := column.StepSize(s, width, height)
+			if err != nil {
+				return err
+			}
+			own.Scale = kernel.ImageScale{Filter: s.Filter, Height: h, Width: w}
+		}
+	}
+	more, err := imageDraws(&a, 0, "")
+	if err != nil {
+		return err
+	}
+	hasColors := func(x *kernel.ImageAugment) bool {
+		return x.Brightness != nil || x.Contrast != nil || x.Saturation != nil || x.Hue != nil
+	}
+	if more.Rotation != nil && own.Rotation != nil || hasColors(&more) && hasColors(own) {
+		return augmentError(
+			"",
+			"rotation or color_jitter, and one in image_transform",
+			"one of them",
+		)
+	}
+	if more.Rotation != nil {
+		own.Rotation = more.Rotation
+	}
+	if hasColors(&more) {
+		own.Brightness, own.Contrast = more.Brightness, more.Contrast
+		own.Saturation, own.Hue = more.Saturation, more.Hue
+	}
+	own.Shared = own.Shared || len(steps) > 0
+	return nil
+}
+
 // augmentImages sets a column to decode bytes that are augmented afterwards. Its tensor gets the
 // size of the result.
-func (src *Source) augmentImages(a *options.Augment, c *column.ImageColumn) error {
+func (src *Source) augmentImages(
+	a *options.Augment, steps []options.ImageStep, c *column.ImageColumn,
+) error {
 	own, err := imageDraws(a, src.Config.Seed, src.DatasetKey(c.Key))
 	if err != nil {
+		return err
+	}
+	if err := addSteps(&own, steps, c); err != nil {
 		return err
 	}
 	if n := a.Noise; n != nil {
@@ -134,30 +224,36 @@ func (src *Source) augmentImages(a *options.Augment, c *column.ImageColumn) erro
 	if err := own.Check(c.Height, c.Width); err != nil {
 		return err
 	}
-	x := &column.ImageAugment{ImageAugment: own, Norm: c.Norm}
-	x.Height, x.Width = own.Size(c.Height, c.Width)
+	x := &column.ImageAugment{ImageAugment: own, Norm: c.Norm, Form: own.Form(c.Height, c.Width)}
+	x.OutHeight, x.OutWidth = own.ResultSize(c.Height, c.Width)
+	x.Form.ChannelsLast = c.IsChannelsLast
 	if c.OutDType == robocache.Float32 {
-		bytes := make([]byte, 768)
-		for i := range bytes {
-			bytes[i] = byte(i)
-		}
-		x.Table = make([]float32, 768)
-		plane := 256
-		if c.Norm != nil && len(c.Norm.A) == 1 {
-			plane = 768
-		}
-		e := c.Norm.Epilogue(plane)
-		e.Unit = true
-		apply := column.Applies.Get().(*column.Applied)
-		apply.Part(column.AsBytes(x.Table), robocache.Float32, bytes, robocache.Uint8, 768, e)
-		if err := apply.Run(); err != nil {
+		if x.Form.Table, err = pixelTable(c.Norm); err != nil {
 			return err
 		}
 	}
 	c.Augment, c.Norm, c.Spec.Pixel = x, nil, video.RGB8
-	c.Elements = 3 * x.Height * x.Width
+	c.Elements = 3 * x.OutHeight * x.OutWidth
 	c.SetDType(c.OutDType)
 	return nil
+}
+
+// pixelTable returns the float32 value of each byte, per channel. norm may be nil.
+func pixelTable(norm *column.Affine) ([]float32, error) {
+	bytes := make([]byte, 768)
+	for i := range bytes {
+		bytes[i] = byte(i)
+	}
+	table := make([]float32, 768)
+	plane := 256
+	if norm != nil && len(norm.A) == 1 {
+		plane = 768
+	}
+	e := norm.Epilogue(plane)
+	e.Unit = true
+	apply := column.Applies.Get().(*column.Applied)
+	apply.Part(column.AsBytes(table), robocache.Float32, bytes, robocache.Uint8, 768, e)
+	return table, apply.Run()
 }
 
 // checkCrop rejects a crop beside depth that the caller does not name: a depth image that is
@@ -274,7 +370,7 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 			"none",
 		)
 	}
-	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.Shared {
+	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.IsMixed {
 		return augmentError(
 			"",
 			"noise: no colour camera is delivered",

@@ -83,7 +83,9 @@ func (src *Source) checkObservable(c *column.Column) error {
 	case a != nil && !a.Drift[c.Key].IsZero():
 		return robocache.Unsupported("contract", where,
 			"a drift correction: it is known only after the recording")
-	case i != nil && i.Augment != nil && (i.Augment.Height != i.Height || i.Augment.Width != i.Width):
+	case i != nil && i.Augment != nil && src.Config.Augment != nil &&
+		src.Config.Augment.Crop != nil &&
+		(i.Augment.OutHeight != i.Height || i.Augment.OutWidth != i.Width):
 		return robocache.Unsupported("contract", where, "frames that are cropped at random").
 			WithHint("Take the contract of a loader without the crop, with the size that the policy "+
 				"expects (%s).", robocache.Option("image_size"))
@@ -95,7 +97,7 @@ func (src *Source) checkObservable(c *column.Column) error {
 func (src *Source) observationOptions(observed []*column.Column) (options.Config, error) {
 	cfg := &src.Config
 	var o options.Config
-	o.Windows, o.Images = cfg.Windows, cfg.Images
+	o.Windows, o.Images = cfg.Windows, cfg.Images.Evaluation()
 	o.Anchor, o.Tolerance, o.Missing, o.Hz = "", nil, "", nil
 	o.OnNaN = cfg.OnNaN
 	o.Keys = []string{}
@@ -162,7 +164,7 @@ func (src *Source) contractStream(c *column.Column) contract.Stream {
 	f.Clock, f.FPS, f.Codec, f.Default, f.OnlyAsked = "", robocache.Rate{}, "", false, false
 	f.Relative, f.RelativeReason, f.Unsummable = nil, "", nil
 	if i := c.Image(); i != nil && i.Spec.Width == 0 {
-		f.Height, f.Width = i.Height, i.Width
+		f.Height, f.Width = i.SourceHeight, i.SourceWidth
 	}
 	stream := contract.Stream{Feature: f}
 	if c.Key != "task" { // the user of a policy sets it

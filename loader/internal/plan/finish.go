@@ -71,7 +71,7 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 		var result kernel.Tensor
 		if raw.HasDraws {
 			frames := c.Image()
-			p := kernel.ImagePart{Name: x.Key, Table: frames.Augment.Table}
+			p := kernel.ImagePart{Name: x.Key, ImageForm: frames.Augment.Form}
 			p.Src = kernel.Tensor{
 				DType: robocache.Uint8,
 				Shape: []int{rows, 3, frames.Height, frames.Width},

@@ -13,10 +13,7 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	f, kept := c.Feature, c.Feature.DepthUnit()
 	c.Height, c.Width = f.Height, f.Width
 	c.Spec.ChannelsFirst, c.Resize = true, cfg.ImageResize
-	if len(cfg.ImageSize) == 2 {
-		c.Height, c.Width = cfg.ImageSize[0], cfg.ImageSize[1]
-		c.Spec.Height, c.Spec.Width = c.Height, c.Width
-	}
+	c.IsChannelsLast = cfg.ImageLayout == options.ChannelsLast
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
 		// Codes of video are finer than millimeters near the camera, so convert them in one step.
@@ -39,7 +36,20 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	default:
 		c.Spec.Pixel, c.OutDType = video.RGB8, robocache.Uint8
 	}
+	if column.Channels(c.Spec.Pixel) == 3 && cfg.HasFilter() {
+		c.Transform, _ = cfg.Steps()
+	} else {
+		chooseSize(c, cfg)
+	}
 	c.SetSize(c.Height, c.Width)
+}
+
+// chooseSize sets the size to which frames are scaled while they are decoded.
+func chooseSize(c *column.ImageColumn, cfg *options.Config) {
+	if c.Transform = nil; len(cfg.ImageSize) == 2 {
+		c.Height, c.Width = cfg.ImageSize[0], cfg.ImageSize[1]
+		c.Spec.Height, c.Spec.Width = c.Height, c.Width
+	}
 }
 
 // chooseDepth sets a column to deliver depth in the configured unit.

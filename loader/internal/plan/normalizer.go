@@ -23,10 +23,12 @@ type Normed struct {
 	Shift []float32 `json:"shift"`
 	Scale []float32 `json:"scale"`
 	// of a row or of an entry of a ragged key; for an image its channels
-	Shape  []int           `json:"shape"`
-	Image  bool            `json:"image,omitempty"`
-	Double bool            `json:"double,omitempty"` // computed in float64
-	DType  robocache.DType `json:"dtype"`            // of the result
+	Shape  []int `json:"shape"`
+	Image  bool  `json:"image,omitempty"`
+	Double bool  `json:"double,omitempty"` // computed in float64
+	// the channels of an image are its last axis
+	ChannelsLast bool            `json:"channels_last,omitempty"`
+	DType        robocache.DType `json:"dtype"` // of the result
 	// positions of the row's numbers in a padded row, if a mixture pads it
 	Dims  []int `json:"dims,omitempty"`
 	Width int   `json:"width,omitempty"` // number of numbers of the padded row
@@ -55,6 +57,7 @@ func (p *Plan) Normalizers() []Normalizer {
 			switch {
 			case n.Image:
 				n.Shape = []int{column.Channels(c.Image().Spec.Pixel)}
+				n.ChannelsLast = c.Image().IsChannelsLast
 			case column.Is[*column.CloudColumn](c):
 				n.Shape = c.Feature.Shape[1:]
 			case !c.Feature.Scalar():

@@ -165,7 +165,9 @@ func (p *Plan) KeepsPlanes() bool {
 	}
 	return !slices.ContainsFunc(
 		p.Sources,
-		func(src *Source) bool { return len(src.Config.ImageSize) > 0 },
+		func(src *Source) bool {
+			return len(src.Config.ImageSize) > 0 || src.Config.HasFilter()
+		},
 	)
 }
 

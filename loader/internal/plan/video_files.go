@@ -76,6 +76,10 @@ func (src *Source) openDevice(files *frames.Library) error {
 // maxProbes bounds how many episodes are searched for a first frame.
 const maxProbes = 8
 
+// anySide is the side of a recorded image of which nothing is known, when the size of the result
+// does not depend on it.
+const anySide = 4096
+
 // probeSizes reads the size of each image column from its first frame, because declared sizes may
 // be wrong.
 func (src *Source) probeSizes(ctx context.Context) error {
@@ -85,12 +89,24 @@ func (src *Source) probeSizes(ctx context.Context) error {
 		}
 		width, height, err := src.firstSize(ctx, c)
 		switch {
-		case width > 0 && height > 0:
-			c.SetSize(height, width)
+		case width > 0 && height > 0 && c.Spec.Width == 0:
+			if err := c.SetSourceSize(height, width); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.Key})
+			}
+		case width > 0 && height > 0: // it is depth, which has another size
+			c.SetSize(c.Height, c.Width)
 		case c.Width > 0 && c.Height > 0:
 			// No frame could be read. Assume the declared size; each frame is checked against it.
+			if err := c.SetSourceSize(c.Height, c.Width); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.Key})
+			}
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.Key})
+		case c.Transform != nil && !src.Config.DependsOnSize():
+			if err := c.SetSourceSize(anySide, anySide); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.Key})
+			}
+			c.SourceHeight, c.SourceWidth = 0, 0
 		default:
 			return robocache.Malformed("loader", robocache.Where{"stream": c.Key},
 				"nothing says the size of the frames").
@@ -137,6 +153,7 @@ func (src *Source) firstSize(
 				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {
 					c.Spec.Pixel, c.OutDType, c.Unit = video.Gray16, robocache.Uint16, ""
 				}
+				chooseSize(c, &src.Config)
 			}
 			return info.Width, info.Height, nil
 		}

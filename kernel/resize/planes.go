@@ -1,0 +1,259 @@
+package resize
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+)
+
+// Plane is one channel of an image in memory that holds more.
+type Plane struct {
+	Pix           []byte // from the first pixel on
+	Row           int    // bytes from one row to the next
+	Step          int    // bytes from one pixel to the next: 1 for planes, 3 for interleaved pixels
+	Left, Top     int    // first column and row of the scaled image that is written
+	Width, Height int
+}
+
+// scratch is reusable memory for one image.
+type scratch struct {
+	bytes  []byte
+	floats []float32
+	ints   []int32
+	pairs  []uint64
+}
+
+var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
+
+// Plane scales one channel. src has rows of stride bytes. dst receives the part of the scaled image
+// that it names. dst must not overlap src.
+func (s *Scaler) Plane(dst Plane, src []byte, stride int) {
+	room := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(room)
+	switch {
+	case s.Arithmetic == Floats:
+		s.scaleFloats(dst, src, stride, room)
+	case s.Arithmetic == Fixed:
+		s.scaleFixed(dst, src, stride, room)
+	case s.X.Shift == 0:
+		s.selectPixels(dst, src, stride)
+	default:
+		s.scaleBytes(dst, src, stride, room)
+	}
+}
+
+// selectPixels copies the pixels that the nearest filter selects.
+func (s *Scaler) selectPixels(dst Plane, src []byte, stride int) {
+	for y := range dst.Height {
+		from := src[int(s.Y.First[dst.Top+y])*stride:]
+		to := dst.Pix[y*dst.Row:]
+		for x, first := range s.X.First[dst.Left:][:dst.Width] {
+			to[x*dst.Step] = from[first]
+		}
+	}
+}
+
+// rowsOf returns the range of source rows that output rows top to top+height use.
+func (a *Axis) rowsOf(top, height int) (lo, hi int) {
+	lo, hi = a.From, 0
+	for i := top; i < top+height; i++ {
+		lo, hi = min(lo, int(a.First[i])), max(hi, int(a.First[i])+a.Count(i))
+	}
+	return lo, hi
+}
+
+// clipShifted returns the high part of a sum as a byte.
+func clipShifted(v int32, shift int32) byte {
+	v >>= uint(shift) & 31
+	if uint32(v) > 255 {
+		v = ^(v >> 31) & 255
+	}
+	return byte(v)
+}
+
+// scaleBytes sums in integers. The first pass computes two rows at a time, in the halves of 64-bit
+// words, and the second pass eight pixels at a time.
+func (s *Scaler) scaleBytes(dst Plane, src []byte, stride int, room *scratch) {
+	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
+	pitch := dst.Width + 8 // the second pass reads words
+	room.bytes = slices.Grow(room.bytes[:0], (hi-lo+1)*pitch)[:(hi-lo+1)*pitch]
+	room.pairs = slices.Grow(room.pairs[:0], s.X.From)[:s.X.From]
+	for y := lo; y < hi; y += 2 {
+		first := src[y*stride:][:s.X.From]
+		second := first
+		if y+1 < hi {
+			second = src[(y+1)*stride:][:s.X.From]
+		}
+		for x := range room.pairs {
+			room.pairs[x] = uint64(first[x]) | uint64(second[x])<<32
+		}
+		out := room.bytes[(y-lo)*pitch:]
+		s.X.sumPairs(out[:dst.Width], out[pitch:][:dst.Width], room.pairs, dst.Left)
+	}
+	for y := range dst.Height {
+		i := dst.Top + y
+		rows := room.bytes[(int(s.Y.First[i])-lo)*pitch:]
+		weights := s.Y.Weights[s.Y.Start[i]:s.Y.Start[i+1]]
+		sumRows(dst, y, rows, pitch, weights, s.Y.Shift)
+	}
+}
+
+// sumPairs computes outputs left, left+1 … of two rows at a time.
+func (a *Axis) sumPairs(first, second []byte, pairs []uint64, left int) {
+	half := uint64(1) << (a.Shift - 1)
+	half |= half << 32
+	second = second[:len(first)]
+	for x := range first {
+		at, end := a.Start[left+x], a.Start[left+x+1]
+		weights := a.Weights[at:end]
+		values := pairs[a.First[left+x]:][:len(weights)]
+		sum := half
+		for k, w := range weights {
+			sum += values[k] * uint64(int64(w))
+		}
+		low := int32(sum)
+		first[x] = clipShifted(low, a.Shift)
+		second[x] = clipShifted(int32((sum-uint64(int64(low)))>>32), a.Shift)
+	}
+}
+
+// sumRows computes row y of dst from rows that are pitch bytes apart.
+func sumRows(dst Plane, y int, rows []byte, pitch int, weights []int32, shift int32) {
+	const mask = 0x000000ff000000ff
+	half := uint64(1) << (shift - 1)
+	half |= half << 32
+	to := dst.Pix[y*dst.Row:]
+	var out [8]byte
+	for x := 0; x < dst.Width; x += 8 {
+		a, b, c, d := half, half, half, half
+		at := x
+		for _, w := range weights {
+			v, w := binary.LittleEndian.Uint64(rows[at:]), uint64(int64(w))
+			a += v & mask * w
+			b += v >> 8 & mask * w
+			c += v >> 16 & mask * w
+			d += v >> 24 & mask * w
+			at += pitch
+		}
+		for k, v := range [4]uint64{a, b, c, d} {
+			low := int32(v)
+			out[k] = clipShifted(low, shift)
+			out[k+4] = clipShifted(int32((v-uint64(int64(low)))>>32), shift)
+		}
+		storePixels(to, &out, x, min(dst.Width-x, 8), dst.Step)
+	}
+}
+
+// storePixels writes n pixels from column x on.
+func storePixels(to []byte, pixels *[8]byte, x, n, step int) {
+	if step == 1 {
+		copy(to[x:], pixels[:n])
+		return
+	}
+	to = to[x*step:]
+	for k := range n {
+		to[k*step] = pixels[k]
+	}
+}
+
+// roundToByte rounds half to even and clips. The sum with 1.5·2^23 has no fractional bits.
+func roundToByte(v float32) byte {
+	i := int32(math.Float32bits(v+12582912)) - 0x4b400000
+	if uint32(i) > 255 {
+		i = ^(i >> 31) & 255
+	}
+	return byte(i)
+}
+
+// scaleFloats sums in float32. Conversions round each product, so that no compiler fuses it into a
+// sum.
+func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, room *scratch) {
+	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
+	pitch := (dst.Width + 3) &^ 3
+	room.floats = slices.Grow(room.floats[:0], (hi-lo)*pitch+s.X.From)[:(hi-lo)*pitch+s.X.From]
+	line := room.floats[(hi-lo)*pitch:]
+	for y := lo; y < hi; y++ {
+		for x, v := range src[y*stride:][:s.X.From] {
+			line[x] = float32(v)
+		}
+		out := room.floats[(y-lo)*pitch:][:dst.Width]
+		for x := range out {
+			weights := s.X.Floats[s.X.Start[dst.Left+x]:s.X.Start[dst.Left+x+1]]
+			values := line[s.X.First[dst.Left+x]:][:len(weights)]
+			sum := float32(0)
+			for k, w := range weights {
+				sum += float32(values[k] * w)
+			}
+			out[x] = sum
+		}
+	}
+	for y := range dst.Height {
+		i := dst.Top + y
+		rows := room.floats[(int(s.Y.First[i])-lo)*pitch:]
+		s.sumFloatRows(dst, y, rows, pitch, s.Y.Floats[s.Y.Start[i]:s.Y.Start[i+1]])
+	}
+}
+
+// sumFloatRows computes row y of dst, four pixels at a time.
+func (s *Scaler) sumFloatRows(dst Plane, y int, rows []float32, pitch int, weights []float32) {
+	to := dst.Pix[y*dst.Row:]
+	var out [8]byte
+	for x := 0; x < dst.Width; x += 4 {
+		var a, b, c, d float32
+		at := x
+		for _, w := range weights {
+			v := (*[4]float32)(rows[at:])
+			a += float32(v[0] * w)
+			b += float32(v[1] * w)
+			c += float32(v[2] * w)
+			d += float32(v[3] * w)
+			at += pitch
+		}
+		for k, v := range [4]float32{a, b, c, d} {
+			out[k] = roundToByte(float32(v*s.Gain) + s.Bias)
+		}
+		storePixels(to, &out, x, min(dst.Width-x, 4), dst.Step)
+	}
+}
+
+// scaleFixed blends two columns and then two rows. Rows that no output uses are not computed.
+func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
+	n := dst.Width
+	room.ints = slices.Grow(room.ints[:0], 2*n)[:2*n]
+	lines, held := [2][]int32{room.ints[:n], room.ints[n:]}, [2]int{-1, -1}
+	line := func(y int) []int32 {
+		y = min(max(y, 0), s.Y.From-1)
+		slot := y & 1
+		if held[slot] != y {
+			held[slot] = y
+			s.X.blendColumns(lines[slot], src[y*stride:][:s.X.From], dst.Left)
+		}
+		return lines[slot]
+	}
+	for y := range dst.Height {
+		i := dst.Top + y
+		first, second := line(int(s.Y.First[i])), line(int(s.Y.First[i])+1)
+		low, high := s.Y.Weights[2*i], s.Y.Weights[2*i+1]
+		to := dst.Pix[y*dst.Row:]
+		for x, v := range first {
+			to[x*dst.Step] = blendRows(v, second[x], low, high)
+		}
+	}
+}
+
+// blendColumns computes a row of sums with 11 fractional bits.
+func (a *Axis) blendColumns(out []int32, row []byte, left int) {
+	for x := range out {
+		i := left + x
+		first := int(a.First[i])
+		out[x] = int32(row[first])*a.Weights[2*i] +
+			int32(row[min(first+1, len(row)-1)])*a.Weights[2*i+1]
+	}
+}
+
+// blendRows blends two sums of columns. Each product loses 16 bits, as cv2's vector instructions
+// lose them.
+func blendRows(first, second, low, high int32) byte {
+	return byte(((low*(first>>4))>>16 + (high*(second>>4))>>16 + 2) >> 2)
+}
