@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"video/nvdec":     {"", "video", "kernel/cuda", "internal/cudahost", "internal/crash"},
 	"video/turbojpeg": {""},
 	"video/jpegxl":    {"", "internal/crash"},
-	"kernel":          {"", "internal/crash"},
+	"kernel":          {"", "kernel/resize", "internal/crash"},
 	"kernel/resize":   {""},
 	"kernel/cpu":      {"", "kernel"},
 	"kernel/cuda":     {"", "kernel", "internal/cudahost", "internal/crash"},
