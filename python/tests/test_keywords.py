@@ -142,7 +142,7 @@ def test_wrong_groups(uri: str) -> None:
         ),
         (
             lambda: robocache.Images((3, 4)),
-            "robocache.Images(size=…, dtype=…, fit=…, depth_unit=…)",
+            "robocache.Images(size=…, dtype=…, fit=…, filter=…, ",
         ),
         (lambda: robocache.Order("1GiB"), "robocache.Order(pool_size=…, "),
         (lambda: robocache.Cache("ram", "1GiB"), "robocache.Cache('ram', budget=…, format=…)"),
