@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"video/turbojpeg": {""},
 	"video/jpegxl":    {"", "internal/crash"},
 	"kernel":          {"", "internal/crash"},
+	"vector":          {"", "kernel"},
 	"kernel/cpu":      {"", "kernel"},
 	"kernel/cuda":     {"", "kernel", "internal/cudahost", "internal/crash"},
 	"align": {
