@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"video/jpegxl":    {"", "internal/crash"},
 	"kernel":          {"", "kernel/resize", "internal/crash"},
 	"kernel/resize":   {""},
+	"vector":          {"", "kernel"},
 	"kernel/cpu":      {"", "kernel"},
 	"kernel/cuda":     {"", "kernel", "internal/cudahost", "internal/crash"},
 	"align": {
