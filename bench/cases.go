@@ -14,7 +14,7 @@ var casesYAML []byte
 // caseTables returns the parsed cases.yaml, which defines and describes all measurements.
 var caseTables = sync.OnceValue(func() *caseTableData {
 	t := report.Data[caseTableData](casesYAML)
-	for _, list := range [][]*tableCase{t.Cases, t.Formats} {
+	for _, list := range [][]*tableCase{t.Cases, t.Formats, t.Clients} {
 		for _, c := range list {
 			// a case without a family gets its own
 			if c.Case.Bars = report.Bars("cpu", c.Bars...); c.Family == "" {
@@ -42,7 +42,7 @@ type caseTableData struct {
 	Modes                                  map[string][]string
 	Loaders, Trajectories, Decoders, Peers map[string]program
 	Families                               []*family
-	Cases, Formats                         []*tableCase
+	Cases, Formats, Clients                []*tableCase
 	Kinds                                  map[string]map[string]program
 }
 
@@ -56,11 +56,12 @@ type Case struct {
 }
 
 // tableCase is a Case as written in cases.yaml. The additional fields belong to `robocache-bench
-// formats`.
+// formats` and `robocache-bench clients`.
 type tableCase struct {
 	Case
 	Bars             []string
 	Data, Kind, File string
+	Package          string // the package of a client
 	Job              options
 	Jobs             map[string]options
 }
@@ -107,11 +108,15 @@ func familiesOf(cases []Case) (out []*family) {
 	return out
 }
 
-// CasesNamed returns the named cases of a table, peers or formats. If names is nil, it returns all.
+// CasesNamed returns the named cases of a table: peers, formats or clients. If names is nil, it
+// returns all.
 func CasesNamed(table string, names []string) (out []Case, err error) {
 	list := caseTables().Cases
-	if table == "formats" {
+	switch table {
+	case "formats":
 		list = caseTables().Formats
+	case "clients":
+		list = caseTables().Clients
 	}
 	if names != nil {
 		list, err = report.Pick(

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,9 +15,10 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// CaseReport is the report of `robocache-bench peers` or `robocache-bench formats`.
+// CaseReport is the report of `robocache-bench peers`, `robocache-bench formats` or `robocache-bench
+// clients`.
 type CaseReport struct {
-	Name     string             `json:"-"` // peers | formats
+	Name     string             `json:"-"` // peers | formats | clients
 	Command  string             `json:"command"`
 	Machine  report.Machine     `json:"machine"`
 	Versions map[string]string  `json:"versions"`
@@ -24,6 +26,7 @@ type CaseReport struct {
 	Cases    []Case             `json:"-"`
 	Results  []CaseResult       `json:"rows"`
 	Families map[string]*Report `json:"families"`
+	Skipped  map[string]string  `json:"skipped,omitempty"` // reasons, by family
 }
 
 // CaseResult holds a case and the results of its bars.
@@ -54,10 +57,16 @@ func RunCases(
 		Repeats:  repeats,
 		Versions: map[string]string{},
 		Families: map[string]*Report{},
+		Skipped:  map[string]string{},
 		Machine:  report.ThisMachine(w.Revision),
 	}
 	for _, f := range familiesOf(cases) {
 		log("== %s", f.Name)
+		if why := w.reasonToSkip(ctx, f); why != "" {
+			p.Skipped[f.Name] = why
+			log("skipped %s", why)
+			continue
+		}
 		n := repeats
 		if f.Slow {
 			n = (repeats + 1) / 2
@@ -180,6 +189,9 @@ func (p *CaseReport) Document() *report.Document {
 				"CPU s = CPU seconds of the process tree per 1,000 samples.",
 		)...)
 	d.Add("", d.Sheet)
+	for _, name := range slices.Sorted(maps.Keys(p.Skipped)) {
+		d.Add("", nil, "Skipped "+p.Skipped[name])
+	}
 	var wrong []string
 	for _, f := range familiesOf(p.Cases) {
 		r := p.Families[f.Name]
@@ -215,7 +227,7 @@ func (p *CaseReport) Document() *report.Document {
 
 // CaseWork holds the options that all cases share.
 type CaseWork struct {
-	Name      string // peers | formats
+	Name      string // peers | formats | clients
 	Command   string // command line for the report, with the revision of the program
 	Revision  string
 	BatchSize int

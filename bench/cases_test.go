@@ -72,6 +72,34 @@ func TestPeerCasesAreWhole(t *testing.T) {
 	}
 }
 
+// A client that is not installed is skipped with a reason that names its variables. A client whose
+// checkout is named runs in the named interpreter.
+func TestClientsAreSkippedWithTheReason(t *testing.T) {
+	w := CaseWork{Tools: runners.Tools{Python: "false", Dir: "/tools"}, Sets: &Sets{URI: "/data"}}
+	t.Setenv("PYTHONPATH", "")
+	for _, c := range caseTables().Clients {
+		variable := "ROBOCACHE_CLIENT_" + strings.ToUpper(c.Name)
+		t.Setenv(variable, "")
+		why := w.reasonToSkip(t.Context(), familyOf(c.Name))
+		if !strings.Contains(why, variable+" to") || !strings.Contains(why, "_PYTHON") {
+			t.Errorf("%s: %q", c.Name, why)
+		}
+		t.Setenv(variable, "/checkout")
+		t.Setenv(variable+"_PYTHON", "/venv/bin/python")
+		if why := w.reasonToSkip(t.Context(), familyOf(c.Name)); why != "" {
+			t.Errorf("%s: %q", c.Name, why)
+		}
+		for _, name := range c.Runners {
+			r, err := w.clientRunner(c, name)
+			if err != nil || r.Setting == "" || r.Argv[0] != "/venv/bin/python" ||
+				r.Job.URI != "/data/"+c.Data || r.Job.More["case"] != c.Name ||
+				!slices.Contains(r.Env, "PYTHONPATH=/tools:/checkout") {
+				t.Errorf("%s: %+v %v", name, r, err)
+			}
+		}
+	}
+}
+
 // Every option of every runner is a field of Workload, and the runners of formats belong to their
 // kinds.
 func TestOptionsAreWhole(t *testing.T) {

@@ -162,10 +162,13 @@ func (w *CaseWork) Runners(
 	for _, n := range names {
 		var r Runner
 		var err error
-		if f.format != nil {
-			r, err = w.formatRunner(ctx, f.format, n)
-		} else {
+		switch {
+		case f.format == nil:
 			r, err = w.peerRunner(ctx, f, n, ref)
+		case f.format.Package != "":
+			r, err = w.clientRunner(f.format, n)
+		default:
+			r, err = w.formatRunner(ctx, f.format, n)
 		}
 		if errors.Is(err, robocache.ErrUnsupported) {
 			r, err = failingRunner(n, err)

@@ -40,10 +40,11 @@ func (t *Tools) Unpack() (done func(), err error) {
 }
 
 // Env returns the environment variables of runners. Python searches robocache_bench first, then
-// robocache, then the folders of PYTHONPATH, which may contain a peer.
-func (t *Tools) Env() []string {
+// robocache, then the folders of PYTHONPATH and the given ones, which may contain
+// a peer.
+func (t *Tools) Env(more ...string) []string {
 	folders := slices.DeleteFunc(
-		[]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")},
+		append([]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")}, more...),
 		func(f string) bool { return f == "" },
 	)
 	return []string{

@@ -20,6 +20,7 @@ var flagValues = map[string]func() []string{
 	"--parts":            bench.AllNames,
 	"peers --workload":   func() []string { return caseNames("peers") },
 	"formats --workload": func() []string { return caseNames("formats") },
+	"clients --workload": func() []string { return caseNames("clients") },
 	"load --video":       fixedValues("one", "all", "none"),
 	"load --shuffle":     fixedValues(string(loader.Global), string(loader.Pool), "file"),
 	"load --decode":      fixedValues(bench.TrainValues("decode")...),

@@ -42,6 +42,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"ops",
 		"peers",
 		"formats",
+		"clients",
 		"soak",
 		"train",
 		"all",
@@ -63,7 +64,7 @@ func TestMisuseIsExitCode2(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"nonsense"}, "load, decode, ops, peers, formats, soak, train, all or report"},
+		{[]string{"nonsense"}, "load, decode, ops, peers, formats, clients, soak, train, all or report"},
 		{[]string{"load"}, "accepts 1 arg(s)"},
 		{[]string{"load", "a", "--nope"}, "unknown flag: --nope"},
 		{[]string{"ops", "--device", "tpu"}, "--device: cpu or cuda"},
@@ -74,6 +75,15 @@ func TestMisuseIsExitCode2(t *testing.T) {
 			!strings.Contains(errs, c.says) {
 			t.Errorf("%v: exit %d: %s", c.args, code, errs)
 		}
+	}
+}
+
+func TestClientsWithoutPackagesAreSkipped(t *testing.T) {
+	t.Setenv("ROBOCACHE_CLIENT_OPENPI", "")
+	code, out, errs := call(
+		t, "clients", "--workload", "openpi", "--python", "false", "--json")
+	if code != exitDone || !strings.Contains(out, `"openpi": "openpi: openpi is not installed`) {
+		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 

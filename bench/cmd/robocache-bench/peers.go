@@ -49,6 +49,24 @@ $ROBOCACHE_TESTDATA. Runners of one case must read the same values, otherwise th
 	return c
 }
 
+// newClients returns the verb clients.
+func newClients(line string) *cobra.Command {
+	c := newCases(line, "clients", caseNames("clients")...)
+	c.Use = "clients [FOLDER]"
+	c.Short = "compare RoboCache with the loaders of openpi, GR00T, diffusion_policy and OpenVLA"
+	c.Long = `clients runs the data loaders of training repositories and RoboCache on the same datasets, up to the
+inputs of the model. Runs are interleaved, each in a fresh process.
+
+A client runs if its package is installed, or if ROBOCACHE_CLIENT_NAME lists the folders of its
+checkout and of those that it imports, as in PYTHONPATH. ROBOCACHE_CLIENT_NAME_PYTHON is its
+interpreter. Other clients are skipped, with the reason. NAME is OPENPI, GR00T, DIFFUSION_POLICY or
+OPENVLA. The datasets are in FOLDER (default: $ROBOCACHE_TESTDATA).`
+	c.Example = `  robocache-bench clients
+  ROBOCACHE_CLIENT_DIFFUSION_POLICY=~/diffusion_policy robocache-bench clients --out report
+  robocache-bench clients --list`
+	return c
+}
+
 // newCases returns a verb that runs the cases of a table.
 func newCases(line, name string, usual ...string) *cobra.Command {
 	f := sharedFlags{commandLine: line}
@@ -166,10 +184,11 @@ func peerSource(name string, args []string) (string, error) {
 	if len(args) == 1 || name == "formats" {
 		return strings.Join(args, ""), nil
 	}
-	p := filepath.Join(
-		cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")),
-		"g1_v30_exact",
-	)
+	p := cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data"))
+	if name == "clients" {
+		return p, nil
+	}
+	p = filepath.Join(p, "g1_v30_exact")
 	if !fileExists(p) {
 		return "", robocache.Misuse(
 			"peers",

@@ -42,6 +42,8 @@ PACKAGES = (
     "rosbags",
     "tensorflow",
     "tensorflow_datasets",
+    "jax",
+    "pillow",
 )
 
 
