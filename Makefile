@@ -10,7 +10,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser qemu view-bench native build build-bench static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo lib-demo servers minio test test-all test-stores test-fast test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
+.PHONY: help deps browser qemu view-bench native build build-bench static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare docs-tools ros demo lib-demo servers minio test check-go test-all test-stores test-fast test-fast-go test-fast-python test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -80,7 +80,12 @@ lib-demo:
 	@if [ -f .build/native/video.built ]; then $(MAKE) --no-print-directory lib; else scripts/deps.sh demo && \
 	  CGO_CFLAGS="-O2 -g -DROBOCACHE_SYSTEM_FFMPEG" $(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache; fi
 
-test: prepare browser qemu lint test-go test-race test-python ## run all tests, and the race detector on the core
+# The Python tests use one core most of the time, so they run in parallel with lint and the Go tests.
+test: prepare browser qemu ## run all tests, and the race detector on the core
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check-go test-python
+
+check-go: # the Go half of `make test`
+	@for stage in lint test-go test-race; do $(MAKE) --no-print-directory $$stage || exit; done
 
 test-all: servers engines test test-engines test-race-all ## run also the longer race tests, and the object stores on real servers
 
@@ -102,8 +107,12 @@ test-stores: servers ## test object stores on real servers
 
 # Runs the compiler and the package installers in parallel, because they use different resources.
 prepare:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers $(ALSO)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target build peers docs-tools ros $(ALSO)
+
+docs-tools:
 	@scripts/venv.sh docs || echo "docs: cannot install mkdocs; the tests of the site skip"
+
+ros: peers # its environment has the Python of .venv
 	@scripts/engines.sh ros
 
 # ELSEWHERE is a pattern of packages that another run tests. go vet is off, because lint runs it.
@@ -138,8 +147,13 @@ test-zarr: native ## open written Zarr with zarr 2.12.0 and numcodecs 0.10.2 (in
 # test-fast omits integration tests and sweeps over all kernels; -short reduces the others.
 SLOW_PACKAGES := /(shard|submit|view|kernel/cuda|kernel/conform|internal/e2e|internal/cli)(/|$$)
 test-fast: build ## run unit tests of Go and Python without peers: two minutes once built
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-fast-go test-fast-python
+
+test-fast-go:
 	$(GO) test -vet=off -short -timeout 10m $$($(GO) list ./... | grep -vE '$(SLOW_PACKAGES)')
 	$(GO) test -C bench -vet=off -short -timeout 10m ./gpu ./report ./runners
+
+test-fast-python:
 	PYTHONPATH=python $(PY) -m pytest -q --fast python/tests
 
 # LISTS is the folder of the lists `go` and `python` that a run without the data wrote (.ci/run).

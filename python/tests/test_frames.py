@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, cli
+from conftest import cli, run_case
 
 import robocache
 
@@ -29,11 +27,7 @@ def make_case(path: Path, name: str, variant: str) -> str:
     """Runs a script of testdata/cases. Its frames show their number as bars."""
     if name == "V01" and shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
-    subprocess.run(
-        [sys.executable, str(ROOT / "testdata/cases" / f"{name}.py"), str(path), variant],
-        check=True,
-    )
-    return str(path)
+    return str(run_case(name, path, variant))
 
 
 def frame_number(picture: Any) -> int:

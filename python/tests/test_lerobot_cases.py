@@ -9,21 +9,17 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import robocache
 
-from conftest import ROOT, cli
+from conftest import cli, run_case
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("av")
 pytest.importorskip("pandas")
-
-CASES = ROOT / "testdata" / "cases"
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
     def make(name: str, variant: str) -> Path:
         path = root / f"{name}_{variant}"
         if not path.exists():
-            subprocess.run(
-                [sys.executable, str(CASES / f"{name}.py"), str(path), variant], check=True
-            )
+            run_case(name, path, variant)
         return path
 
     return make

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import robocache
+from conftest import run_case
 
 pytest.importorskip("h5py")
-CASE = Path(__file__).parents[2] / "testdata" / "cases" / "H09.py"
 CAMERA = "observation.images.top"
 
 
@@ -21,9 +19,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Episode 1 has no camera. The pixels of episode e are 10 * e.
     """
-    out = tmp_path_factory.mktemp("missing") / "set"
-    subprocess.run([sys.executable, str(CASE), str(out), "cmiss_second"], check=True)
-    return out
+    return run_case("H09", tmp_path_factory.mktemp("missing") / "set", "cmiss_second")
 
 
 def test_error_by_default(path: Path) -> None:

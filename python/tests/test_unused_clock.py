@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import run_case
 
 import robocache
 
 pytest.importorskip("h5py", reason="h5py is not installed")
-
-
-def make_case(path: Path, variant: str) -> str:
-    """Runs testdata/cases/T01.py."""
-    subprocess.run(
-        [sys.executable, str(ROOT / "testdata/cases/T01.py"), str(path), variant], check=True
-    )
-    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +32,7 @@ def make_case(path: Path, variant: str) -> str:
     ],
 )
 def test_unused_clock(tmp_path: Path, variant: str, name: str, message: str) -> None:
-    root = make_case(tmp_path / name, variant)
+    root = str(run_case("T01", tmp_path / name, variant))
     found = [f for f in robocache.inspect(root)["findings"] if f["code"] == "clock-unusable"]
     assert [f["message"] for f in found] == [message]
     assert found[0]["hint"].endswith("or state the rate of the rows with rows_hz=")

@@ -12,18 +12,28 @@ if [ ! -d "$ROBOCACHE_TESTDATA" ]; then
   exit 0
 fi
 status=0
-if [ -s "$1" ]; then
-  packages=$(cut -d' ' -f1 "$1" | sort -u)
-  for package in $packages; do
-    tests=$(awk -v p="$package" '$1 == p { print $2 }' "$1" | sort -u | paste -sd'|')
-    module=. path=$package
-    case $package in ./bench | ./bench/*) module=bench path=.${package#./bench} ;; esac # a module of its own
-    "$GO" test -C "$module" -vet=off -timeout 20m -run "^($tests)\$" "$path" || status=1
-  done
-fi
 if [ -s "$2" ]; then
   sort -u "$2" >"$2.sorted"
   # The ids are relative to the folder with pyproject.toml.
-  (cd python && PYTHONPATH=. ../.venv/bin/python -m pytest -q -rs "@$2.sorted") || status=1
+  (cd python && PYTHONPATH=. ../.venv/bin/python -m pytest -q -rs "@$2.sorted") >"$2.log" 2>&1 &
+  python_tests=$!
+fi
+# run_package LIST PACKAGE: runs the listed tests of a package.
+run_package() {
+  local tests module=. path=$2 out code=0
+  tests=$(awk -v p="$2" '$1 == p { print $2 }' "$1" | sort -u | paste -sd'|')
+  case $2 in ./bench | ./bench/*) module=bench path=.${2#./bench} ;; esac # a module of its own
+  out=$("$GO" test -C "$module" -vet=off -timeout 20m -run "^($tests)\$" "$path" 2>&1) || code=1
+  echo "$out"
+  return $code
+}
+if [ -s "$1" ]; then
+  export -f run_package
+  export GO
+  cut -d' ' -f1 "$1" | sort -u | xargs -P2 -I{} bash -c 'run_package "$@"' - "$1" {} || status=1
+fi
+if [ -s "$2" ]; then
+  wait $python_tests || status=1
+  cat "$2.log"
 fi
 exit $status
