@@ -55,6 +55,8 @@ type (
 	Normalize     = options.Normalize
 	Norm          = options.Norm
 	Augment       = options.Augment
+	Vector        = options.Vector
+	Vectors       = options.Vectors
 	RandomCrop    = options.RandomCrop
 	ColorJitter   = options.ColorJitter
 	HFlip         = options.HFlip

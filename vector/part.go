@@ -200,6 +200,15 @@ func (p *Part) Width() int {
 	return p.width
 }
 
+// Pick returns the numbers of the part's columns, from numbers that repeat along the stream's row.
+func (p *Part) Pick(of []float64) []float64 {
+	out := make([]float64, len(p.columns))
+	for i, c := range p.columns {
+		out[i] = of[c%len(of)]
+	}
+	return out
+}
+
 // round32 returns the nearest float32.
 func round32(x float64) float64 { return float64(float32(x)) }
 

@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"loader/internal/frames": {"", "video", "cache", "store", "loader/internal/buffers"},
 	"loader/internal/order":  {""},
 	"loader/options": {
+		"vector",
 		"",
 		"kernel/resize",
 		"align",
@@ -75,6 +76,7 @@ var allowed = map[string][]string{
 	"loader/internal/buffers": {""},
 	"loader/internal/layout":  {"", "loader/internal/buffers"},
 	"loader/internal/column": {
+		"vector",
 		"",
 		"align",
 		"kernel",
@@ -87,6 +89,7 @@ var allowed = map[string][]string{
 		"loader/internal/order",
 	},
 	"loader/internal/plan": {
+		"vector",
 		"",
 		"align",
 		"cache",

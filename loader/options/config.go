@@ -110,6 +110,8 @@ type Config struct {
 	Images
 	// Augment selects seeded random changes of images and numbers (Loader only).
 	Augment *Augment `json:"augment,omitempty"`
+	// Vectors are keys that are made of columns of numeric streams.
+	Vectors Vectors `json:"vectors,omitempty"`
 	Mixture
 	CacheOptions
 	Device
@@ -401,6 +403,7 @@ func (c *Config) Validate(batches bool) error {
 		checkSize("image_size", c.ImageSize),
 		c.Normalize.Check(),
 		c.checkResize(),
+		c.Vectors.check(batches),
 	} {
 		if err != nil {
 			return err

@@ -13,12 +13,13 @@ type Mix struct {
 	Dataset robocache.Dataset
 	Name    string // in errors, states and statistics; default: its position
 	// share of the samples, independent of its size; nil for all sources: shares by size
-	Weight *float64
-	Rename map[string]string // key of the dataset → key of the batch
-	Keys   []string          // keys of the batch
-	Hz     *robocache.Rate
-	Align  *align.Config
-	Anchor string // key of the batch: the source's samples are the rows of this stream
+	Weight  *float64
+	Rename  map[string]string // key of the dataset → key of the batch
+	Keys    []string          // keys of the batch
+	Hz      *robocache.Rate
+	Align   *align.Config
+	Vectors Vectors // nil: those of the Config
+	Anchor  string  // key of the batch: the source's samples are the rows of this stream
 	MixFrames
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil
@@ -82,6 +83,9 @@ func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config
 	if m.Keys != nil {
 		cfg.Keys = m.Keys
 	}
+	if m.Vectors != nil {
+		cfg.Vectors = m.Vectors
+	}
 	if m.Stats != nil {
 		cfg.Stats = m.Stats
 	}
@@ -93,6 +97,7 @@ func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config
 		cfg.checkResize(),
 		cfg.checkGeometry(),
 		cfg.Normalize.Check(),
+		m.Vectors.check(true),
 	} {
 		if err != nil {
 			return cfg, err

@@ -52,6 +52,9 @@ func (c *Config) limitKeys(gives, has func(key string) bool) {
 		func(w Window) bool { return !gives(w.Key) },
 	)
 	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
+	c.Vectors = slices.DeleteFunc(slices.Clone(c.Vectors), func(v Vector) bool {
+		return slices.ContainsFunc(v.Needs(), func(k string) bool { return !has(k) })
+	})
 	if c.Augment != nil {
 		c.Augment = c.Augment.ForSource(gives)
 	}
@@ -120,6 +123,7 @@ func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 		"keys":      cfg.Keys,
 		"normalize": Keys(cfg.Normalize.Keys),
 		"augment":   cfg.Augment.Named(),
+		"vectors":   cfg.Vectors.Needs(),
 	}
 	for _, d := range cfg.Deltas {
 		named["delta_timestamps"] = append(named["delta_timestamps"], d.Key)

@@ -62,8 +62,11 @@ func (c *Config) HasWindow(key string) bool {
 func (c *Config) CheckWindows(
 	info *robocache.Info, known []string, wanted func(string) bool,
 ) error {
+	vectors := c.Vectors.SplitParts()
 	check := func(option, key string, another bool) error {
 		switch {
+		case vectors.Of(key) != nil:
+			return Misuse(option, "rows of the vector "+key+" in its own options", "a window")
 		case !slices.Contains(known, key):
 			return MissingKey(info, option, key, known)
 		case !wanted(key):

@@ -131,4 +131,5 @@ type Reader struct {
 	refScratch   []robocache.FrameRef
 	orderScratch []int32
 	planBuffers  planScratch
+	inputs       []vectorInput
 }

@@ -29,6 +29,10 @@ func ResidentBytes(src *DataSource, planar bool) int64 {
 				kept = keptFrameBytes(k, pixels, planar)
 			}
 			shown += min(100*int64(k.Steps), whole) * kept / 100
+		case *VectorColumn:
+			for _, in := range k.Inputs {
+				rows += int64(in.RowBytes)
+			}
 		case *TableColumn, *SpanColumn, *TimesColumn:
 			rows += int64(c.RowBytes)
 		}

@@ -94,6 +94,9 @@ func (src *Source) applyAugment() error {
 	if a == nil {
 		return nil
 	}
+	if err := src.checkVectorAugment(a); err != nil {
+		return err
+	}
 	if err := src.checkCrop(a, cameras); err != nil {
 		return err
 	}

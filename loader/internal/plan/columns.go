@@ -21,8 +21,9 @@ func (src *Source) makeColumns() error {
 	for _, c := range extra {
 		known = append(known, c.Key)
 	}
+	vectors := cfg.Vectors.SplitParts()
 	for _, k := range cfg.Keys {
-		if !slices.Contains(known, k) {
+		if !slices.Contains(known, k) && vectors.Of(k) == nil {
 			return options.MissingKey(info, "keys", k, known)
 		}
 	}
@@ -37,7 +38,8 @@ func (src *Source) makeColumns() error {
 	for pass := range 2 {
 		for i := range info.Features {
 			f := &info.Features[i]
-			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) {
+			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) ||
+				vectors.Of(f.Key) != nil {
 				continue
 			}
 			if f.Ragged() && src.Dataset.Capabilities().GatherRagged == nil ||
@@ -59,6 +61,9 @@ func (src *Source) makeColumns() error {
 				return err
 			}
 		}
+	}
+	if err := src.addVectors(); err != nil {
+		return err
 	}
 	for _, c := range extra {
 		if !wanted(c.Key) {

@@ -57,7 +57,7 @@ func (src *Source) observedColumns() (out []*column.Column) {
 	}
 	for _, c := range src.Columns {
 		if c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() && causal.IsCausal(c.Key) &&
-			!column.Is[*column.TimesColumn](c) && !column.Is[*column.GeneratedColumn](c) {
+			!column.Is[*column.TimesColumn](c) && !c.IsComputed() {
 			out = append(out, c)
 		}
 	}

@@ -121,7 +121,9 @@ func checkNormalizable(c *column.Column) error {
 	switch {
 	case c.OutDType == robocache.String || c.OutDType == robocache.JSON:
 		return bad("a text", "")
-	case column.Is[*column.GeneratedColumn](c), column.Is[*column.TimesColumn](c):
+	case column.Is[*column.VectorColumn](c):
+		return bad("a vector", "Pass norm for its parts: robocache.Part(…, norm=…).")
+	case c.IsComputed(), column.Is[*column.TimesColumn](c):
 		return bad("a number that the loader computes", "name float features only")
 	case c.HasNumbers() && !c.StoredDType.Float():
 		return bad(

@@ -34,6 +34,8 @@ func (src *Source) describeSchema() {
 			x.Kind = numeric
 		case c.Image() != nil:
 			entry = c.Image().DeliveredShape()
+		case c.IsComputed() && !column.Is[*column.GeneratedColumn](c):
+			entry = f.Shape
 		case column.Is[*column.CloudColumn](c):
 			entry = f.Shape[1:]
 		case !f.Scalar():
@@ -91,6 +93,9 @@ func (src *Source) describeSchema() {
 		mask(src.Column(w.Key))
 	}
 	for _, c := range src.Columns {
+		if column.Is[*column.VectorColumn](c) && c.Axis != nil {
+			mask(c)
+		}
 		// Values that are not on rows of the timebase have a mask, with or without a window. So
 		// have rows that may hold no value.
 		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) &&

@@ -27,6 +27,7 @@ type Source struct {
 	Config        options.Config
 	positions     []int              // positions of the episodes to read (chooseEpisodes); nil: all
 	known         []string           // keys of the dataset
+	inputs        []*column.Column   // columns that only vectors read
 	undelivered   []NotDelivered     // ragged streams that the format cannot read
 	LostEpisodes  []order.BadEpisode // found by opening and skipped
 	spanSlots     map[string]int     // maximum samples of a span (widestSpans)
@@ -110,6 +111,9 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.setNormalization(ctx); err != nil {
 		return err
 	}
+	if err := src.setVectorNorms(ctx); err != nil {
+		return err
+	}
 	if err := src.alignColumns(); err != nil {
 		return err
 	}
@@ -130,7 +134,7 @@ func (src *Source) checkClock(ctx context.Context) error {
 	for first < info.Episodes && src.Dataset.Len(first) == 0 {
 		first++
 	}
-	for _, c := range src.Columns {
+	for _, c := range src.readColumns() {
 		if c.Time == nil || c.Feature == nil || first == info.Episodes {
 			continue
 		}
@@ -250,14 +254,15 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		if exclude[e] {
 			continue
 		}
-		i := slices.IndexFunc(src.Columns, func(c *column.Column) bool {
+		columns := src.readColumns()
+		i := slices.IndexFunc(columns, func(c *column.Column) bool {
 			return c.Feature != nil && robocache.Lacks(ds, e, c.Feature.Key)
 		})
 		if i < 0 {
 			continue
 		}
 		err := robocache.Malformed("loader",
-			src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}),
+			src.Where(columns[i], robocache.Row{Episode: e, Index: -1}),
 			"the episode lacks this stream, other episodes have it").
 			WithHint("%s", robocache.LackingHint())
 		if cfg.OnBadEpisode != "skip" {

@@ -93,7 +93,10 @@ func newTiming(
 
 // hasTimedColumn reports whether a column is read by time.
 func (src *Source) hasTimedColumn() bool {
-	return slices.ContainsFunc(src.Columns, func(c *column.Column) bool { return c.Time != nil })
+	return slices.ContainsFunc(
+		src.readColumns(),
+		func(c *column.Column) bool { return c.Time != nil },
+	)
 }
 
 // alignNotes returns notes with the look-ahead of the observations, those that are assumed to arrive
@@ -101,7 +104,7 @@ func (src *Source) hasTimedColumn() bool {
 // streams of windows=, because their offsets are explicit.
 func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
-	for _, c := range src.Columns {
+	for _, c := range src.readColumns() {
 		if c.Time != nil && src.Config.Native.Of(c.Key) == nil {
 			keys = append(keys, c.Key)
 		}
@@ -128,7 +131,7 @@ func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 // streamKeys returns the dataset's streams in the batch that bound a timeline (gridOf).
 func (src *Source) streamKeys() []string {
 	keys := []string{}
-	for _, c := range src.Columns {
+	for _, c := range src.readColumns() {
 		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
 			!column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
@@ -158,7 +161,7 @@ func (src *Source) alignColumns() error {
 			}
 		}
 	}
-	for _, c := range src.Columns {
+	for _, c := range src.readColumns() {
 		k := c.Key
 		if column.Is[*column.TimesColumn](c) {
 			k = c.Feature.Key

@@ -39,14 +39,20 @@ func (src *Source) setWindow(c *column.Column) (err error) {
 	}
 	c.Steps = max(len(w.Offsets), len(w.Nanos))
 	c.Axis = []int{c.Steps}
-	c.Window = slices.IndexFunc(src.Windows, func(o column.Window) bool {
+	c.Window = src.windowNumber(w)
+	return nil
+}
+
+// windowNumber returns the position of a window in src.Windows. It adds the window if it is new.
+func (src *Source) windowNumber(w column.Window) int {
+	i := slices.IndexFunc(src.Windows, func(o column.Window) bool {
 		return slices.Equal(o.Offsets, w.Offsets) && slices.Equal(o.Nanos, w.Nanos)
 	})
-	if c.Window < 0 {
-		c.Window = len(src.Windows)
+	if i < 0 {
+		i = len(src.Windows)
 		src.Windows = append(src.Windows, w)
 	}
-	return nil
+	return i
 }
 
 // timeWindow returns a window of offsets in seconds. Its result is in rows, unless the column is
