@@ -6,7 +6,8 @@
 //	vector.C1  A Part is a pure function of one row, one reference row and the number of the step.
 //	vector.C2  Values returns the numbers before normalization. Statistics are made of them.
 //	vector.C3  With precision float32, each operation rounds to float32, as NumPy and torch do with
-//	           float32 arrays. With mixed, Values rounds only what it reads. Normalize rounds the
+//	           float32 arrays; the divisor of a norm is computed in float64 and rounded once.
+//	           With mixed, Values rounds only what it reads. Normalize rounds the
 //	           quotient to float32 and continues in float32.
 //	vector.C4  A constant column never divides by 0, unless its norm sets "formula".
 //

@@ -138,11 +138,12 @@ func (n *NormSpec) compileColumn(a, b float64, isConstant bool, f *norm) number 
 		return number{affine, f.roundStep(a), f.roundStep(b)}
 	}
 	isClose := n.IsClose && math.Abs(b-a) <= 1e-8+float64(1e-5*math.Abs(a))
-	low, span := f.roundStep(a), f.roundStep(b)
+	low, span := f.roundStep(a), b
 	if n.Mode != "mean_std" {
-		span = f.roundStep(span - low)
+		span -= a
 	}
-	isConstant = isConstant || isClose || span == 0 || span < n.ConstantBelow
+	size := f.roundStep(span)
+	isConstant = isConstant || isClose || size == 0 || size < n.ConstantBelow
 	rule := n.Constant
 	if rule == "" {
 		rule = "zero"
@@ -161,7 +162,7 @@ func (n *NormSpec) compileColumn(a, b float64, isConstant bool, f *norm) number 
 	default:
 		return number{how: constant}
 	}
-	switch span = f.roundStep(span + f.roundStep(n.Epsilon)); {
+	switch span = f.roundStep(span + n.Epsilon); {
 	case n.Mode == "mean_std":
 		return number{centred, low, span}
 	case n.Mode == "limits" && span != 0:

@@ -90,16 +90,14 @@ func (p *Part) setColumns(elements int) error {
 	}
 	p.width = len(p.columns)
 	p.changes, p.subtracts = make([]bool, p.width), make([]bool, p.width)
-	for option, list := range map[string][]int{
-		"absolute": s.Absolute, "is_relative": s.IsRelative,
-	} {
-		for _, c := range list {
-			if c < 0 || c >= p.width {
-				return s.optionError(option, fmt.Sprintf("columns 0 to %d of the part", p.width-1),
-					fmt.Sprint(c))
-			}
-			p.changes[c] = option == "is_relative"
-		}
+	for c := range p.changes {
+		isChange := s.AllRelative || slices.Contains(s.IsRelative, c)
+		p.changes[c] = isChange && !slices.Contains(s.Absolute, c)
+	}
+	named := slices.Concat(s.Absolute, s.IsRelative)
+	if len(named) > 0 && (slices.Min(named) < 0 || slices.Max(named) >= p.width) {
+		return s.optionError("absolute and is_relative",
+			fmt.Sprintf("columns 0 to %d of the part", p.width-1), fmt.Sprint(named))
 	}
 	return nil
 }
@@ -149,7 +147,8 @@ func (p *Part) readsReference(c int) bool {
 		at := p.Spec.Rotation.At
 		return c >= at-3 && c < at+FormWidth(p.Spec.Rotation.From)
 	}
-	return p.Spec.Relative == Difference && p.changes[c] && !slices.Contains(p.Spec.IsRelative, c)
+	return p.Spec.Relative == Difference && p.changes[c] && !p.Spec.AllRelative &&
+		!slices.Contains(p.Spec.IsRelative, c)
 }
 
 // setRotation sets the width of the values, and the values of no change.

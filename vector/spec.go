@@ -77,11 +77,12 @@ type PartSpec struct {
 	Reference    *Reference `json:"reference,omitempty"`
 	ReferenceRow int        `json:"reference_row,omitempty"` // offset from the sample, in rows
 	Absolute     []int      `json:"absolute,omitempty"`      // columns of the part that stay absolute
-	// IsRelative lists the columns of the part that are stored as changes.
-	IsRelative []int     `json:"is_relative,omitempty"`
-	Rotation   *Rotation `json:"rotation,omitempty"`
-	Precision  Precision `json:"precision,omitempty"`
-	Norm       *NormSpec `json:"norm,omitempty"`
+	// IsRelative lists the columns of the part that are stored as changes. AllRelative lists all.
+	IsRelative  []int     `json:"is_relative,omitempty"`
+	AllRelative bool      `json:"all_relative,omitempty"`
+	Rotation    *Rotation `json:"rotation,omitempty"`
+	Precision   Precision `json:"precision,omitempty"`
+	Norm        *NormSpec `json:"norm,omitempty"`
 }
 
 // Rotation converts a rotation of the part from one form to another.

@@ -31,6 +31,7 @@ type source struct {
 	Stats       map[string]featureStats `json:"stats"`
 	Compute     bool                    `json:"compute_stats"`
 	Dims        map[string][]int        `json:"dims"`
+	Vectors     loader.Vectors          `json:"vectors"`
 }
 
 // request describes a loader or a map over one dataset, whose handle the call names, or over
@@ -126,6 +127,7 @@ func (r *request) acquireSources(
 			Split:    s.Split,
 			Align:    s.Align,
 			Dims:     s.Dims,
+			Vectors:  s.Vectors,
 			MixStatistics: loader.MixStatistics{
 				Normalize:    s.Normalize,
 				Stats:        statsOf(s.Stats),

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         Statistics,
         Windows,
     )
+    from .vectors import Part, Vector
     from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
     from .writer import Writer
 
@@ -142,6 +143,8 @@ __all__ = [
     "Stream",
     "Feature",
     "MapDataset",
+    "Vector",
+    "Part",
     "LeRobotDataset",
     "LeRobotDatasetMetadata",
     "Loader",
@@ -213,6 +216,7 @@ _MODULES_OF_NAMES = {
     "mix": "Mix",
     "normalizer": "Normalizer",
     "ops": "resample fuse",
+    "vectors": "Vector Part",
     "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),

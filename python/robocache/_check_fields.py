@@ -20,7 +20,7 @@ def _unknown_field_hint(cls: type[Any], name: str, known: list[str]) -> str:
     """Returns the hint for an unknown field: the nearest fields, or the group with the field."""
     from . import options  # options imports this module.
 
-    keyword = next(k for k, v in options.GROUPS.items() if v is cls)
+    keyword = next((k for k, v in options.GROUPS.items() if v is cls), "")
     names = {
         spelling: field
         for field in known

@@ -34,6 +34,7 @@ from ._checks import (
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, NormVectors, repeat_normalizer
 from .options import Filter
+from .vectors import vectors_config
 from ._option_values import OptionValues, refuse_size_as_path
 
 Check = Callable[..., Any]
@@ -383,6 +384,7 @@ SAMPLE: dict[str, Check] = {
     "tolerance_s": check_seconds,
     "offset_tolerance_s": check_seconds,
     "augment": _plain_augment,
+    "vectors": vectors_config,
     "on_bad_episode": one_of("error", "skip"),
     "on_nan": one_of("error", "mask", "allow"),
     "missing": one_of("error", "pad"),

@@ -36,6 +36,9 @@ class Samples(Dataset):
         self.__dict__.update(dataset.__dict__)
         self._count = count
         self._item_config = {k: v for k, v in config.items() if k in _ITEM}
+        if "vectors" in config:  # Items have no random draws.
+            vectors = config["vectors"]
+            self._item_config["vectors"] = {k: {**v, "dropout": 0} for k, v in vectors.items()}
         self._items: MapDataset | None = None
 
     def __getstate__(self) -> dict[str, Any]:

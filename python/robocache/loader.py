@@ -36,6 +36,7 @@ from ._feature import Features
 from .mapdataset import with_delivered_units
 from .normalizer import Normalizer, settled_config
 from .options import Cache
+from .vectors import Vector
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -113,6 +114,8 @@ class Loader(OrderMixin, _Base):
             environment, when the loader is first used (len, iter, state_dict).
         world_size: The number of ranks. All ranks deliver equally many batches. Default None: as
             rank.
+        vectors: {key: robocache.Vector}, keys that are made of columns of numeric streams.
+            Default None.
         windows: A robocache.Windows: windows in rows, windows at a stream's own rate, absent keys,
             and the dtype of float64 streams.
         align: A robocache.Align: how streams are put on one timeline.
@@ -161,6 +164,7 @@ class Loader(OrderMixin, _Base):
         drop_last: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
+        vectors: Mapping[str, Vector] | None = None,
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
@@ -179,6 +183,7 @@ class Loader(OrderMixin, _Base):
             "threads": threads,
             "memory_budget": memory_budget,
             "drop_last": drop_last,
+            "vectors": vectors,
         }
         given = _option_values.OptionValues(
             plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}

@@ -22,6 +22,7 @@ from ._errors import Malformed, Misuse
 from ._feature import Features
 from .dataset import Dataset, as_dataset
 from .normalizer import Normalizer, settled_config
+from .vectors import Vector
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -84,6 +85,7 @@ class MapDataset(_Base):
         threads: Threads for one batch. Default None: one per core.
         memory_budget: Bytes, or text such as "4GiB", for decoders, tables and a batch. Default
             None: chosen by the engine.
+        vectors: {key: robocache.Vector}, as in Loader, without dropout. Default None.
         windows: A robocache.Windows, all fields except dtype.
         align: A robocache.Align: how streams are put on one timeline.
         images: A robocache.Images: the dtype and shape of images, and the unit of depth.
@@ -122,6 +124,7 @@ class MapDataset(_Base):
         split: str | None = None,
         threads: int | None = None,
         memory_budget: int | str | None = None,
+        vectors: Mapping[str, Vector] | None = None,
         **groups: Unpack[SampleGroups],
     ) -> None:
         plain = {
@@ -134,6 +137,7 @@ class MapDataset(_Base):
             "split": split,
             "threads": threads,
             "memory_budget": memory_budget,
+            "vectors": vectors,
         }
         given = _option_values.OptionValues(plain, groups)
         self.dataset: Dataset = as_dataset(source, given.pop_group("open"))

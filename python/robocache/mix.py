@@ -11,6 +11,7 @@ from ._errors import Error, Misuse
 from ._feature import Features
 from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
+from .vectors import Vector
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,6 +36,7 @@ _OWN = {
             "anchor",
             "augment",
             "normalize",
+            "vectors",
         )
     },
     "weight": _checks.check_nonnegative,
@@ -72,6 +74,7 @@ class Mix:
         dims: {key: [position, ...]}, with Windows(missing="pad") of the Loader: the position of
             each number of the source in the padded row, without duplicates. Default None: the
             leading positions.
+        vectors: As in Loader, for this source only; their sizes must equal those of other sources.
         windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
             source.
         align: A robocache.Align: how the source's streams are put on one timeline.
@@ -105,6 +108,7 @@ class Mix:
         split: str | None = None,
         name: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
+        vectors: Mapping[str, Vector] | None = None,
         **groups: Unpack[MixGroups],
     ) -> None:
         plain = {
@@ -117,6 +121,7 @@ class Mix:
             "split": split,
             "name": name,
             "dims": dims,
+            "vectors": vectors,
         }
         given = _option_values.OptionValues(plain, groups)
         if isinstance(source, Mix):
