@@ -55,25 +55,25 @@ fi
 [ "$what" = peers ] || exit 0
 # robomimic requires simulators and plotting packages that its dataset class does not use. It is
 # installed without its requirements, so that no other package changes its version. Only
-# `robocache-bench peers` runs it.
-install_robomimic() {
-  .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
+# `robocache-bench peers` runs it. Flax requires packages of 200 MB for its checkpoints.
+install_alone() {
+  .venv/bin/python -c 'import h5py, robomimic, importlib.util as u; u.find_spec("flax").origin' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
-    echo "venv: cannot install robomimic; its runner of 'robocache-bench peers' reports this" >&2
+    echo "venv: cannot install robomimic and flax; 'robocache-bench peers' and tests report this" >&2
 }
 # Installs independent readers and writers of other formats, the references of the tests of MCAP,
 # rosbag2, Zarr and Delta Lake (h5py comes with robomimic). Also installs a server of live messages,
-# matplotlib for plots in notebooks, a type checker, the schemas of Kubernetes, and an S3 server for
-# tests.
+# matplotlib for plots in notebooks, JAX, a type checker, the schemas of Kubernetes, and an S3 server
+# for tests.
 install_reference_readers() {
-  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, foxglove, zarr, numcodecs, deltalake, matplotlib, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
+  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, foxglove, zarr, numcodecs, deltalake, matplotlib, jax, optax, msgpack, treescope, rich, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: cannot install the reference readers of other formats; their tests skip" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then install_robomimic; install_reference_readers; exit 0; fi
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then install_alone; install_reference_readers; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: cannot install the peers (lerobot 0.6.1 needs Python 3.12); their tests skip" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
-install_robomimic
+install_alone
 install_reference_readers

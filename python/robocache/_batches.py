@@ -35,10 +35,36 @@ class DeliveredBatch:
         self.copy: Any = None  # The copy to a device that is in progress, if any.
 
 
+class ReadAhead:
+    """Keeps the batches that were taken from the engine before the consumer asked for them.
+
+    A saved state begins at the first of them.
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[DeliveredBatch] = deque()
+        self._consumer_lock = threading.RLock()
+
+    @property
+    def first_pending_seq(self) -> int:
+        """The number of the first batch that was taken and not delivered; 0 if there is none."""
+        return self._pending[0].seq if self._pending else 0
+
+    @property
+    def pending_epoch(self) -> int | None:
+        """The epoch of the first batch that was taken and not delivered; None if there is none."""
+        return self._pending[0].epoch if self._pending else None
+
+    def drop_pending(self) -> None:
+        """Drops the batches that were read ahead, because the position of the loader changes."""
+        with self._consumer_lock:
+            self._pending.clear()
+
+
 class HostBatches:
     """Receives the batches of one engine loader."""
 
-    def __init__(self, handle: _engine.Handle, raw: bool = False) -> None:
+    def __init__(self, handle: _engine.Handle, raw: bool = False, as_numpy: bool = False) -> None:
         self._raw = raw
         self._engine, self._number = handle._resolve()
         self.pid = self._engine.pid
@@ -52,8 +78,8 @@ class HostBatches:
         ]
         self._header = (ctypes.c_int64 * _HEADER_WORDS)()
         self._header_address = ctypes.addressof(self._header)
-        self._torch = _memory.torch_module()
-        self._convert = None if self._torch is None else _memory.dlpack_converter(self._torch)
+        torch = None if as_numpy else _memory.torch_module()
+        self._convert = None if torch is None else _memory.dlpack_converter(torch)
         # One consumer at a time: each batch must be acknowledged before the next one is taken.
         self._consumer_lock = threading.Lock()
 

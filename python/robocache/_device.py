@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ._batches import HostBatches, DeliveredBatch
+from ._batches import HostBatches, DeliveredBatch, ReadAhead
 from ._errors import Error, Temporary
 from ._finisher import Finisher
 
@@ -72,16 +72,13 @@ def _wait_for_copies(*flights: deque[DeliveredBatch]) -> None:
             queue.popleft()
 
 
-class DeviceBatches:
-    """Delivers host batches on a device.
-
-    A batch that was read ahead has not been delivered yet. first_pending_seq names the first such
-    batch, so that a saved state begins at this batch.
-    """
+class DeviceBatches(ReadAhead):
+    """Delivers host batches on a device."""
 
     def __init__(
         self, batches: HostBatches, torch: Any, target: Any, finisher: Finisher | None = None
     ) -> None:
+        super().__init__()
         self._batches, self._torch, self._target, self._finisher = batches, torch, target, finisher
         self._stream = torch.cuda.Stream(device=target)
         # Marks the work on the caller's stream that a copy must wait for.
@@ -90,31 +87,17 @@ class DeviceBatches:
         self._spare_events: list[Any] = []
         # The targets of running copies: an exception must not free them.
         self._copy_targets: list[Any] = []
-        self._pending: deque[DeliveredBatch] = (
-            deque()
-        )  # Batches taken from the engine and not delivered.
         self._copying: deque[DeliveredBatch] = (
             deque()
         )  # Delivered batches whose copies may still be running.
         # The epoch of the last delivered batch, and whether it followed the epoch before it.
         self._epoch, self._is_next_epoch = -2, False
-        self._consumer_lock = threading.RLock()
         weakref.finalize(self, _wait_for_copies, self._copying, self._pending)
 
     @property
     def pid(self) -> int:
         """The process that receives the batches."""
         return self._batches.pid
-
-    @property
-    def first_pending_seq(self) -> int:
-        """The number of the first batch that was taken and not delivered; 0 if there is none."""
-        return self._pending[0].seq if self._pending else 0
-
-    @property
-    def pending_epoch(self) -> int | None:
-        """The epoch of the first batch that was taken and not delivered; None if there is none."""
-        return self._pending[0].epoch if self._pending else None
 
     def next(self, epoch: int = -1) -> DeliveredBatch | None:
         """Returns the next batch on the device, ready on the caller's current stream.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _memory, _checks
-from ._device import DeviceBatches
+from ._batches import ReadAhead
 from ._errors import Misuse
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OrderMixin:
     """The part of Loader that deals with the order, the epoch and the position."""
 
     if TYPE_CHECKING:  # Attributes of Loader.
-        _batches: HostBatches | DeviceBatches | PinnedBatches | None
+        _batches: HostBatches | ReadAhead | PinnedBatches | None
         _epoch_is_open: bool
         _last_epoch: int
         _pass_number: int
@@ -52,7 +52,7 @@ class OrderMixin:
         """Ends the current `for` and drops the batches that were read ahead."""
         self._epoch_is_open = False
         self._pass_number += 1
-        if isinstance(self._batches, DeviceBatches):
+        if isinstance(self._batches, ReadAhead):
             self._batches.drop_pending()
 
     def set_epoch(self, epoch: int) -> None:
@@ -67,7 +67,7 @@ class OrderMixin:
             Misuse: epoch is not an integer of at least 0.
         """
         epoch = _checks.check_whole("epoch", epoch, least=0)
-        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
+        ahead = self._batches.pending_epoch if isinstance(self._batches, ReadAhead) else None
         if ahead == epoch and not (self._epoch_is_open and self._last_epoch == epoch):
             self._epoch_is_open = False
             self._pass_number += 1
@@ -85,7 +85,7 @@ class OrderMixin:
         Example:
             torch.save({"model": model.state_dict(), "data": loader.state_dict()}, "checkpoint.pt")
         """
-        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
+        before = self._batches.first_pending_seq if isinstance(self._batches, ReadAhead) else 0
         handle = self._open_for_use()
         return handle.call("robocache_loader_state", {"before": before} if before else None)
 

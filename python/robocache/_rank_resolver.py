@@ -14,7 +14,8 @@ class RankResolver:
     """The rank and the world size of one Loader.
 
     Explicit arguments take precedence. Otherwise the values come from the process group of
-    torch.distributed, else from RANK and WORLD_SIZE in the environment, else there is one process.
+    torch.distributed, else from RANK and WORLD_SIZE in the environment, else from jax.distributed,
+    else there is one process.
     The values may change until fix is called. A later change raises Misuse.
     """
 
@@ -51,8 +52,20 @@ class RankResolver:
                 )
         return self.fixed
 
+    def assign(self, rank: int, world_size: int, by: str) -> None:
+        """Sets (rank, world size) as `by` requires. Raises Misuse if others were chosen before."""
+        found = (rank, world_size)
+        if (self.fixed or self.is_explicit) and self.current() != found:
+            now = self.current()
+            raise Misuse(
+                f"this Loader serves rank {now[0]} of {now[1]}, "
+                f"and {by} requires rank {rank} of {world_size}",
+                hint="make the Loader without rank= and world_size=",
+            )
+        self.rank, self.world_size = found
+
     def _resolve_rank(self) -> tuple[int, int]:
-        """Returns (rank, world size) from the arguments, torch.distributed or the environment."""
+        """Returns (rank, world size) from the arguments or from the process."""
         rank, world = self.rank, self.world_size
         if rank is None and world is None:
             found, _ = _rank_from_process()
@@ -73,7 +86,7 @@ class RankResolver:
     def _complete_rank(self) -> tuple[int | None, int | None]:
         """Returns (rank, world size), of which one was given. The other one may remain None."""
         rank, world = self.rank, self.world_size
-        found = _rank_from_group() or _rank_from_environment()
+        found = _rank_from_group() or _rank_from_environment() or _rank_from_jax()
         if rank is None:
             if found is not None and found.world_size == world:
                 rank = found.rank
@@ -92,6 +105,7 @@ class RankResolver:
             self.is_explicit
             or _rank_from_group() is not None
             or _rank_from_environment() is not None
+            or _rank_from_jax() is not None
         )
         return {
             "rank": self.rank,
@@ -130,6 +144,15 @@ def _rank_from_group() -> Rank | None:
     return Rank(dist.get_rank(), dist.get_world_size())
 
 
+def _rank_from_jax() -> Rank | None:
+    """Returns the index of this process in JAX, or None unless jax.distributed is initialized."""
+    distributed = getattr(sys.modules.get("jax"), "distributed", None)
+    if distributed is None or not getattr(distributed, "is_initialized", bool)():
+        return None
+    jax = sys.modules["jax"]
+    return Rank(jax.process_index(), jax.process_count())
+
+
 def _rank_from_process() -> tuple[Rank | None, str]:
     """Returns the rank of this process, and the name of its source.
 
@@ -145,4 +168,6 @@ def _rank_from_process() -> tuple[Rank | None, str]:
         )
     if group is not None:
         return group, "torch.distributed"
-    return env, "the environment (RANK, WORLD_SIZE)"
+    if env is not None:
+        return env, "the environment (RANK, WORLD_SIZE)"
+    return _rank_from_jax(), "jax.distributed"

@@ -21,7 +21,7 @@ from . import (
     _statistics,
     options,
 )
-from ._batches import HostBatches, DeliveredBatch
+from ._batches import HostBatches, DeliveredBatch, ReadAhead
 from ._device import DeviceBatches, PinnedBatches
 from ._epoch import Epoch
 from ._errors import ForkError, Misuse, NotIndexed, Unsupported
@@ -31,6 +31,7 @@ from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
 from ._verbs import Causality
+from ._views import JaxSource, NumpyBatches, ViewsMixin
 from .contract import Contract
 from ._feature import Features
 from .mapdataset import with_delivered_units
@@ -64,7 +65,7 @@ class _FixedOption(Misuse, AttributeError):
     """An attribute of a Loader was assigned that is fixed."""
 
 
-class Loader(OrderMixin, _Base):
+class Loader(OrderMixin, ViewsMixin, _Base):
     """Delivers batches of one dataset or a mixture, made in parallel by the engine.
 
     There are no worker processes, and no Python code runs per sample. A batch is a dict. Each key
@@ -110,8 +111,8 @@ class Loader(OrderMixin, _Base):
         device: "cpu" (default), "cuda", "cuda:1" or a robocache.Device. Batches are copied to the
             device one batch ahead.
         drop_last: Whether to leave out the last step if it is not full. Default False.
-        rank: The rank that this loader serves. Default None: from torch.distributed or the
-            environment, when the loader is first used (len, iter, state_dict).
+        rank: The rank that this loader serves. Default None: from torch.distributed, the
+            environment or jax.distributed, when the loader is first used (len, iter, state_dict).
         world_size: The number of ranks. All ranks deliver equally many batches. Default None: as
             rank.
         vectors: {key: robocache.Vector}, keys that are made of columns of numeric streams.
@@ -298,9 +299,10 @@ class Loader(OrderMixin, _Base):
     def _reset_state(self) -> None:
         """Resets the state of a loader that has no object in the engine."""
         self._handle = None
-        self._batches: HostBatches | DeviceBatches | PinnedBatches | None = (
-            None  # Created at the first batch.
-        )
+        # Created at the first batch.
+        self._batches: HostBatches | DeviceBatches | PinnedBatches | JaxSource | None = None
+        # The view that asks for the batches; None: a `for` over the loader itself.
+        self._view: NumpyBatches | None = None
         self._epoch_is_open = (
             False  # Whether some batches of the epoch were delivered, but not its end.
         )
@@ -410,7 +412,7 @@ class Loader(OrderMixin, _Base):
     def _recreate(self, **change: Any) -> None:
         """Creates the engine's loader again with other options, at the same position."""
         old = self._open()
-        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
+        before = self._batches.first_pending_seq if isinstance(self._batches, ReadAhead) else 0
         state = (
             old.call("robocache_loader_state", {"before": before} if before else None)
             if self._iterated or self._positioned
@@ -432,6 +434,7 @@ class Loader(OrderMixin, _Base):
         for name in (
             "_handle",
             "_batches",
+            "_view",
             "_epoch_is_open",
             "_last_epoch",
             "_iterated",
@@ -482,10 +485,14 @@ class Loader(OrderMixin, _Base):
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
+        ahead = self._batches.pending_epoch if isinstance(self._batches, ReadAhead) else None
         return self._open().call("robocache_loader_stats")["epoch"] if ahead is None else ahead
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._begin_pass(None)
+
+    def _begin_pass(self, view: NumpyBatches | None) -> Epoch:
+        """Begins a `for` over the loader, or over a view of it."""
         data = sys.modules.get("torch.utils.data")
         if (
             data is not None
@@ -502,15 +509,20 @@ class Loader(OrderMixin, _Base):
         self._open_for_use()
         if self._epoch_is_open:  # The last `for` was left early.
             self.set_epoch(self._last_epoch + 1)
+        if view is not self._view:
+            self._view, self._batches = view, None
         self._pass_number += 1
         self._iterated = True
         return Epoch(self, self._pass_number)
 
-    def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches:
+    def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches | JaxSource:
         """Returns the object that receives batches in this process, created at the first call."""
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
             handle = self._open().open()
+            if self._view is not None:
+                self._batches = taker = self._view._open_source(handle)
+                return taker
             taker = HostBatches(handle, raw=self._raw)
             if self._target.device is not None:
                 taker = DeviceBatches(

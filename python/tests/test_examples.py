@@ -56,6 +56,7 @@ EXAMPLES = {
         "from the future",
     ],
     "options": ["torch.Size([16, 8, "],
+    "jax": ["loss True\n"],
     "README": [],
     "package": [],
     "cli": ["0 0 []\n30\n"],
@@ -65,7 +66,10 @@ EXAMPLES = {
 # own tests: docs/cluster.md (submit/real_test.go), edit.md and view.md (internal/cli), hub.md
 # (test_hub.py), lerobot.md (test_lerobot_train.py).
 PAGES = {
-    **{n: f"docs/{n}.md" for n in ("guide", "training", "batches", "options", "record", "cli")},
+    **{
+        n: f"docs/{n}.md"
+        for n in ("guide", "training", "batches", "options", "record", "cli", "jax")
+    },
     "README": "README.md",
     "package": "python/README.md",
 }
@@ -79,6 +83,7 @@ NEEDS = {
     "training": [["torch"]],
     "batches": [["torch"]],
     "options": [["torch"]],
+    "jax": [["flax"], ["optax"]],
     "README": [["torch"]],
     "package": [["torch"]],
     "train_policy.py": [["torch"]],
