@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -62,6 +63,9 @@ func rms(a, b []byte) float64 {
 // C2: re-encoded images are in the right order: each is closer to its own source image than to one
 // a few rows away. Rows keep their bits.
 func TestEncode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes in two codecs")
+	}
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
 			if err := video.CanEncode(context.Background(), video.EncodeConfig{
@@ -210,6 +214,7 @@ func TestSkipUndecodable(t *testing.T) {
 	}
 	opt := Options{
 		VideoCodec: "h264",
+		Encode:     write.VideoConfig{Preset: "ultrafast"},
 		Keys:       []string{key, "action"},
 		Episodes:   []int{1, 2, 3},
 		Frames:     stats.NoFrames,

@@ -17,6 +17,7 @@ import (
 // After one of five episodes is deleted, the other frames are unchanged, LeRobot opens the result,
 // the doctor finds nothing, the statistics equal NumPy's, and the source is untouched.
 func TestDelete(t *testing.T) {
+	skipDecoding(t)
 	from := data(t, "g1_v30_exact")
 	before := tree(t, from)
 	dst, r := run(t, from, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}})
@@ -178,6 +179,7 @@ func TestInside(t *testing.T) {
 
 // Splitting and merging gives the source again, row by row. The same seed gives the same result.
 func TestSplitAndMerge(t *testing.T) {
+	skipDecoding(t)
 	from := data(t, "g1_h264_v30")
 	src := open(t, from)
 	n := src.Info().Episodes
@@ -189,9 +191,10 @@ func TestSplitAndMerge(t *testing.T) {
 	} {
 		v.Verb = "split"
 		dst, r := run(t, from, v)
-		again, _ := run(t, from, v)
+		second, _ := run(t, from, v)
+		again := tree(t, second)
 		for name, sum := range tree(t, dst) {
-			if tree(t, again)[name] != sum {
+			if again[name] != sum {
 				t.Errorf("%s differs between two runs", name)
 			}
 		}
@@ -228,6 +231,7 @@ func TestSplitAndMerge(t *testing.T) {
 
 // Trims by seconds and by rows.
 func TestTrim(t *testing.T) {
+	skipDecoding(t)
 	from := data(t, "g1_v30_exact")
 	src := open(t, from)
 	dst, r := run(

@@ -37,6 +37,13 @@ func open(t testing.TB, path string) robocache.Dataset {
 	return ds
 }
 
+// skipDecoding skips a test in short mode, because it decodes the frames of whole sets.
+func skipDecoding(t *testing.T) {
+	if testing.Short() {
+		t.Skip("decodes every frame of whole sets")
+	}
+}
+
 // run edits src into a new folder.
 func run(t testing.TB, src string, verbs ...edit.Verb) (string, *edit.Report) {
 	t.Helper()

@@ -26,7 +26,8 @@ var build = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(built, "robocache")
-	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program,
+		"../cmd/robocache").
 		CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
@@ -247,7 +248,7 @@ func TestBenchOnTwoNodes(t *testing.T) {
 	)
 	c := startCluster(t, 1001, largeNodes)
 	bench := filepath.Join(dir, "robocache-bench")
-	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench,
+	if out, err := exec.Command("go", "build", "-C", "../bench", "-ldflags=-s -w", "-o", bench,
 		"./cmd/robocache-bench").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

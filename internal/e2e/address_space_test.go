@@ -60,7 +60,7 @@ func setPath(t *testing.T, set string) string {
 // equal that of a process without a limit.
 func TestAddressSpace(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "robocache")
-	build := exec.Command("go", "build", "-o", program, "./cmd/robocache")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./cmd/robocache")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -19,7 +19,8 @@ const faulty = `{"fps": 10, "key": "action", "width": 1, "fault": 1,
 func TestInternalErrors(t *testing.T) {
 	dir := t.TempDir()
 	program, src := filepath.Join(dir, "robocache"), filepath.Join(dir, "faulty.toy")
-	build := exec.Command("go", "build", "-tags", "toy", "-o", program, "./cmd/robocache")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-tags", "toy", "-o", program,
+		"./cmd/robocache")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

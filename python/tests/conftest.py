@@ -63,13 +63,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast",
         action="store_true",
-        help="leave out the modules that run peers, other programs or trainings",
+        help="leave out what runs peers, other programs or trainings",
     )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leaves out slow modules before their import: importing lerobot takes 8 s of CPU time."""
     return (config.getoption("--fast") and collection_path.stem in SLOW_MODULES) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--fast"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

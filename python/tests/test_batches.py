@@ -71,6 +71,7 @@ class _Closing:
         return self.engine.capsules(batch)
 
 
+@pytest.mark.slow
 def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-untyped-def]
     """No signal causes a lost or repeated batch.
 
@@ -176,6 +177,7 @@ def test_tensors_are_the_users(h264: str) -> None:
     assert not b
 
 
+@pytest.mark.slow
 def test_without_torch_as_with_it(script, h264: str) -> None:  # type: ignore[no-untyped-def]
     text = """
         import hashlib, sys

@@ -55,6 +55,7 @@ def small(path: str, **kwargs: object) -> robocache.MapDataset:
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.slow
 def test_dataloader_workers(h264: str, method: str) -> None:
     """Two workers and two epochs give the same batches as no workers.
 
@@ -86,6 +87,7 @@ def test_dataloader_workers(h264: str, method: str) -> None:
     assert torch.equal(ds[0]["index"], first["index"])
 
 
+@pytest.mark.slow
 def test_several_epochs_of_fresh_workers(h264: str) -> None:
     ds = small(h264, episodes=[0])
     _ = ds[3]
@@ -120,6 +122,7 @@ def test_everything_reopens_in_a_child(h264: str) -> None:
     assert torch.equal(m[5]["observation.state"], item)
 
 
+@pytest.mark.slow
 def test_nested_forks_while_goroutines_run(h264: str) -> None:
     """Workers start workers of their own repeatedly while the parent decodes."""
     m = small(h264)

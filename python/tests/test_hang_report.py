@@ -9,6 +9,7 @@ import pytest
 from conftest import run_program
 
 
+@pytest.mark.slow
 def test_report_of_a_hang() -> None:
     with pytest.raises(pytest.fail.Exception) as failed:
         run_program(["sleep", "987"], dict(os.environ), timeout=0.5)

@@ -30,6 +30,7 @@ def synth(dst: Path, *args: str) -> str:
 
 
 @pytest.mark.parametrize(("preset", "episodes"), [("rtx", 4), ("heterogeneous", 10)])
+@pytest.mark.slow
 def test_aligned(tmp_path: Path, preset: str, episodes: int) -> None:
     made = {
         f: synth(

@@ -54,10 +54,11 @@ def test_class() -> None:
 @pytest.mark.skipif(
     shutil.which("go") is None, reason="the library with a faulty reader is built by Go"
 )
+@pytest.mark.slow
 def test_surfaces(tmp_path: Path) -> None:
     library = tmp_path / "librobocache.so"
-    build = ["go", "build", "-trimpath", "-tags", "toy", "-buildmode=c-shared", "-o", str(library)]
-    subprocess.run([*build, "./cmd/librobocache"], cwd=ROOT, check=True)
+    build = ["go", "build", "-trimpath", "-tags", "toy", "-buildmode=c-shared", "-ldflags=-s -w"]
+    subprocess.run([*build, "-o", str(library), "./cmd/librobocache"], cwd=ROOT, check=True)
     source = tmp_path / "faulty.toy"
     rows = [[[float(3 * e + r)] for r in range(3)] for e in range(3)]
     source.write_text(

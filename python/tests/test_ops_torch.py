@@ -92,6 +92,7 @@ def test_ragged() -> None:
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest", "previous", "next"])
+@pytest.mark.slow
 def test_gradients(mode: str) -> None:
     data, times, targets = make(s=6)
     # targets before, in and after the data; each derivative is checked by finite differences
@@ -158,6 +159,7 @@ def test_gradient_of_repeated_reads() -> None:
     assert x.grad.flatten().tolist() == [2, 2, 0, 1]
 
 
+@pytest.mark.slow
 def test_opcheck() -> None:
     data, times, targets = make()
     lengths = torch.tensor([3, 12])
@@ -211,6 +213,7 @@ GAP, STATS = 0.25, {"mean": [1.0, 2.0, 3.0], "std": [2.0, 1.0, 4.0]}
 
 
 @pytest.mark.parametrize("dynamic", [False, True, None])
+@pytest.mark.slow
 def test_compiled_whole(dynamic: bool | None) -> None:
     data, times, targets = make(torch.float32)
 

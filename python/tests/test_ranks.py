@@ -62,6 +62,7 @@ def check_union(out: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("when", ("before", "after", "parent"))
+@pytest.mark.slow
 def test_spawned_ranks_are_the_epoch(when: str, path: str, tmp_path: Path) -> None:
     """Covers three places of creation.
 
@@ -77,6 +78,7 @@ def test_spawned_ranks_are_the_epoch(when: str, path: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("when", ("before", "after"))
 @pytest.mark.parametrize("launcher", ("torchrun", "accelerate", "lightning"))
+@pytest.mark.slow
 def test_launched_ranks_are_the_epoch(launcher: str, when: str, path: str, tmp_path: Path) -> None:
     if launcher != "torchrun":
         module = "pytorch_lightning" if launcher == "lightning" else launcher

@@ -21,6 +21,9 @@ func python(t testing.TB) string {
 // TestH5py compares files that h5py writes in every libver setting, with thousands of members and
 // chunks, with what h5py reads from them (h5.H1).
 func TestH5py(t *testing.T) {
+	if testing.Short() {
+		t.Skip("h5py writes files for 20 s")
+	}
 	dir := t.TempDir()
 	args := []string{"testdata/make.py", dir}
 	if os.Getenv("ROBOCACHE_EXHAUSTIVE") != "" {
