@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,3 +53,196 @@ def test_items_are_those_of_openpi(theirs: dict[str, Any]) -> None:
     for sample, want in zip(theirs["image_sample"], theirs["inputs/image"]):
         image = np.asarray(items[sample]["observation.images.cam_high"])
         assert np.array_equal((255 * image).astype(np.uint8).transpose(1, 2, 0), want)
+
+
+MASK = [True] * 14 + [False] * 12
+
+
+def statistics_of(theirs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        key: {s: theirs[f"norm_stats/{key}/{s}"] for s in ("mean", "std", "q01", "q99")}
+        for key in ("state", "actions")
+    }
+
+
+def first_batch(config: Any, **options: Any) -> Any:
+    return next(iter(openpi.DataLoader(config, **{"framework": "numpy", **options})))
+
+
+@pytest.mark.parametrize("quantile", [True, False])
+@pytest.mark.parametrize("from_file", [True, False])
+def test_numbers_of_the_model(
+    theirs: dict[str, Any], quantile: bool, from_file: bool, tmp_path: Path
+) -> None:
+    """Equal to the bit after the cast to float32 that JAX does."""
+    stats: Any = statistics_of(theirs)
+    name = "quantile" if quantile else "zscore"
+    want = {k: theirs[f"padded_{name}/{k}"].astype(np.float32) for k in ("state", "actions")}
+    if from_file:  # Numbers of JSON are float64 in openpi too.
+        (tmp_path / "norm_stats.json").write_text(str(theirs["norm_stats_json"]))
+        stats = tmp_path
+        if not quantile:
+            wide = {
+                k: {s: v.astype(np.float64) for s, v in x.items()}
+                for k, x in statistics_of(theirs).items()
+            }
+            for key, x in (("state", "inputs/state"), ("actions", "delta/actions")):
+                z = (theirs[x] - wide[key]["mean"]) / (wide[key]["std"] + 1e-6)
+                want[key][..., :26] = z
+    config = openpi.Config(
+        repo_id=dataset_path("g1_v21"),
+        images={},
+        delta_mask=MASK,
+        norm_stats=stats,
+        use_quantile_norm=quantile,
+        batch_size=1305,
+    )
+    batch = first_batch(config)
+    for key, x in want.items():
+        got = batch[key][theirs["row"]]
+        assert got.dtype == np.float32 and got.tobytes() == x.tobytes(), key
+    assert batch["prompt"][theirs["row"]].tolist() == theirs["prompt"].tolist()
+
+
+def test_images_of_the_model(theirs: dict[str, Any]) -> None:
+    config = openpi.Config(
+        repo_id=dataset_path("g1_v21"),
+        images={"base_0_rgb": "observation.images.cam_high", "wrist": None},
+        image_mask={"base_0_rgb": True},
+        prompt="=go",
+        batch_size=221,
+    )
+    batch = first_batch(config, episodes=[0], skip_norm_stats=True)
+    images = batch["image"]["base_0_rgb"]
+    assert theirs["row"][theirs["image_sample"][:2]].tolist() == [0, 220]
+    assert np.array_equal(images[[0, 220]], theirs["resized/image"][:2])
+    assert batch["image"]["wrist"].shape == images.shape and not batch["image"]["wrist"].any()
+    assert batch["image_mask"]["base_0_rgb"].all() and not batch["image_mask"]["wrist"].any()
+    assert set(batch["prompt"]) == {"go"}
+
+
+class Transform:
+    """A transform of openpi, found by the name of its class."""
+
+    def __init__(self, function: Any = None, **fields: Any) -> None:
+        self.function = function
+        self.__dict__.update(fields)
+
+    def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
+        return self.function(item)
+
+
+def transform(name: str, **fields: Any) -> Any:
+    return type(name, (Transform,), {})(**fields)
+
+
+def robot_inputs(flip: float = 1) -> Any:
+    def function(d: dict[str, Any]) -> dict[str, Any]:
+        image = (255 * d["observation.images.cam_high"]).astype(np.uint8).transpose(1, 2, 0)
+        return {
+            "state": d["observation.state"] * np.float32(flip),
+            "actions": d["action"] * np.float32(flip),
+            "image": {"base": image, "wrist": np.zeros_like(image)},
+            "image_mask": {"base": np.True_, "wrist": np.False_},
+            "prompt": d["prompt"],
+        }
+
+    return transform("RobotInputs", function=function)
+
+
+def train_config(own: list[Any], model: list[Any], **fields: Any) -> Any:
+    """Returns the part of openpi's TrainConfig that its data loader reads."""
+    data = SimpleNamespace(
+        repo_id=dataset_path("g1_v21"),
+        rlds_data_dir=None,
+        norm_stats=None,
+        repack_transforms=SimpleNamespace(inputs=[]),
+        data_transforms=SimpleNamespace(inputs=own),
+        model_transforms=SimpleNamespace(inputs=model),
+        use_quantile_norm=True,
+        action_sequence_keys=("action",),
+        prompt_from_task=True,
+    )
+    data.__dict__.update(fields)
+    return SimpleNamespace(
+        data=SimpleNamespace(create=lambda *_: data),
+        assets_dirs=None,
+        model=SimpleNamespace(action_horizon=50),
+        batch_size=8,
+        seed=3,
+    )
+
+
+def tokens(item: dict[str, Any]) -> dict[str, Any]:
+    text = item.pop("prompt").item()
+    return {**item, "tokens": np.full(4, len(text)), "first": item["state"][:1]}
+
+
+MODEL = [
+    transform("InjectDefaultPrompt", prompt="never"),
+    transform("ResizeImages", height=112, width=96),
+    transform("TokenizePrompt", function=tokens),
+    transform("PadStatesAndActions", model_action_dim=30),
+]
+
+
+def test_read_config(theirs: dict[str, Any]) -> None:
+    stats = {k: SimpleNamespace(**v) for k, v in statistics_of(theirs).items()}
+    own = [robot_inputs(), transform("DeltaActions", mask=MASK)]
+    config = openpi.read_config(train_config(own, MODEL, norm_stats=stats))
+    assert config.images == {"base": "observation.images.cam_high", "wrist": None}
+    assert config.image_mask == {"base": True, "wrist": False}
+    assert (config.state, config.actions, config.prompt) == ("observation.state", "action", "task")
+    assert config.resolution == (112, 96) and config.action_dim == 30
+    batch = first_batch(replace(config, images={}))
+    at = theirs["row"][:2]
+    for key in ("state", "actions"):
+        want = theirs[f"padded_quantile/{key}"][:2, ..., :30].astype(np.float32)
+        assert batch[key][at].tobytes() == want.tobytes(), key
+    assert batch["tokens"].tolist() == [[len(str(theirs["prompt"][0]))] * 4] * 8
+    assert batch["first"][at, 0].tolist() == theirs["normalized_quantile/state"][:2, 0].tolist()
+    assert "prompt" not in batch
+
+
+@pytest.mark.parametrize(
+    ("own", "model", "says"),
+    [
+        ([transform("DeltaActions", mask=MASK), robot_inputs()], MODEL, "not the last transform"),
+        ([robot_inputs(flip=-1)], MODEL, "state are not a stream as recorded"),
+        ([robot_inputs()], MODEL[::-1], "TokenizePrompt follows PadStatesAndActions"),
+    ],
+)
+def test_configurations_without_equivalent(own: Any, model: Any, says: str) -> None:
+    with pytest.raises(robocache.Unsupported, match=says) as e:
+        openpi.DataLoader(train_config(own, model))
+    assert "LeRobotDataset" in e.value.hint
+
+
+def test_statistics_are_needed(tmp_path: Path) -> None:
+    config = openpi.Config(repo_id=dataset_path("g1_v21"), images={})
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("[]")
+    for change, error, says in [
+        ({}, robocache.Misuse, "without norm_stats"),
+        ({"norm_stats": {"state": {"mean": [0], "std": [1]}}}, robocache.Misuse, "no 'q01'"),
+        ({"norm_stats": tmp_path / "none"}, robocache.NotFound, "there is no"),
+        ({"norm_stats": wrong}, robocache.Malformed, "not a norm_stats.json"),
+    ]:
+        with pytest.raises(error, match=says):
+            openpi.DataLoader(replace(config, **change), framework="numpy")
+    with pytest.raises(robocache.Misuse, match="framework"):
+        openpi.DataLoader(config, framework="tensorflow")
+
+
+@pytest.mark.parametrize("framework", ["jax", "pytorch"])
+def test_arrays_of_the_frameworks(framework: str) -> None:
+    pytest.importorskip({"jax": "jax", "pytorch": "torch"}[framework])
+    config = openpi.Config(repo_id=dataset_path("g1_v21"), images={}, batch_size=8)
+    loader = openpi.DataLoader(config, skip_norm_stats=True, framework=framework, num_batches=2)
+    want = first_batch(config, skip_norm_stats=True)
+    batches = list(loader)
+    assert len(batches) == 2 and len(loader) == 1305 // 8
+    for key in ("state", "actions"):
+        got = batches[0][key]
+        assert type(got).__module__.split(".")[0] in ("jax", "jaxlib", "torch")
+        assert np.asarray(got).tobytes() == want[key].tobytes()

@@ -1,7 +1,8 @@
 """Runs the data loaders of training repositories, or RoboCache in their place.
 
 bench/cases.yaml has the cases. A runner returns an endless iterator over the sizes of batches, and
-the number of batches of an epoch. The client's packages are on PYTHONPATH. What a client needs the
+the number of batches to measure: an epoch, or SOME if each sample costs the same. The client's
+packages are on PYTHONPATH. What a client needs the
 network for is left out in all runners of a case: tokenizers.
 """
 
@@ -12,10 +13,11 @@ import numpy as np
 
 a = common.job()
 RUNNERS = {}
+SOME = 10
 
 
 def runner(case, *names):
-    """Registers a function that opens the data and returns (iterator, batches of an epoch)."""
+    """Registers a function that opens the data and returns (iterator, batches to measure)."""
     return lambda f: RUNNERS.update({(case, n): f for n in names})
 
 
@@ -29,22 +31,23 @@ def endless(loader, size):
 # openpi: one camera, delta actions, quantiles, 224×224 with borders, padded to 32.
 
 
+class RobotInputs:
+    """The transform of a robot, which each user of openpi writes."""
+
+    def __call__(self, d):
+        image = np.asarray(d["cam_high"])
+        if image.dtype.kind == "f":
+            image = (255 * image).astype(np.uint8)
+        image = image.transpose(1, 2, 0) if image.shape[0] == 3 else image
+        yes = {"base_0_rgb": np.True_}
+        numbers = {k: np.asarray(d[k]) for k in ("state", "actions")}
+        return {**numbers, "image": {"base_0_rgb": image}, "image_mask": yes}
+
+
 def openpi_config(repo_id):
     """Returns the part of a TrainConfig that the data loader reads."""
     import openpi.training.config as training
     import openpi.transforms as transforms
-
-    class RobotInputs(transforms.DataTransformFn):
-        """The transform of a robot, which each user of openpi writes."""
-
-        def __call__(self, d):
-            image = np.asarray(d["cam_high"])
-            if image.dtype.kind == "f":
-                image = (255 * image).astype(np.uint8)
-            image = image.transpose(1, 2, 0) if image.shape[0] == 3 else image
-            yes = {"base_0_rgb": np.True_}
-            numbers = {k: np.asarray(d[k]) for k in ("state", "actions")}
-            return {**numbers, "image": {"base_0_rgb": image}, "image_mask": yes}
 
     data = training.DataConfig(
         repo_id=repo_id,
@@ -90,6 +93,17 @@ def openpi_statistics(kind):
     return {key: kind(**each) for key in ("state", "actions")}
 
 
+@runner("openpi", "robocache", "robocache-pool")
+def openpi_adapter():
+    os.environ.update(JAX_PLATFORMS="cpu")
+    import robocache.openpi
+
+    config = robocache.openpi.read_config(openpi_config(a.uri))
+    shuffle = a.shuffle or "global"
+    loader = robocache.openpi.DataLoader(config, shuffle=shuffle, threads=a.workers)
+    return (len(b["state"]) for b in loader), len(loader)
+
+
 @runner("openpi", "openpi", "robocache-item")
 def openpi_loader():
     os.environ.update(JAX_PLATFORMS="cpu", HF_LEROBOT_HOME=os.path.dirname(a.uri))
@@ -107,7 +121,7 @@ def openpi_loader():
     loader = data_loader.TorchDataLoader(
         dataset, a.batch_size, shuffle=True, num_workers=a.workers, seed=a.seed
     )
-    return (len(b["state"]) for b in loader), len(dataset) // a.batch_size
+    return (len(b["state"]) for b in loader), SOME
 
 
 # diffusion_policy: windows of 16 steps with an image, from a replay buffer in RAM.
