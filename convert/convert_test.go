@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -50,7 +55,141 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestVersion21 checks conversions to v2.1: rows, packets and tasks equal the source; files, tasks and
+// lines of episodes equal those of a dataset that lerobot wrote; statistics differ by rounding.
+func TestVersion21(t *testing.T) {
+	for _, name := range sources[:5] {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src, dst := open(t, data(t, name)), filepath.Join(t.TempDir(), "out")
+			opt := Options{Frames: stats.NoFrames}
+			r, err := Write(
+				t.Context(),
+				src,
+				"lerobot",
+				dst,
+				opt,
+				map[string]string{"version": "v2.1"},
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareVersion(t, "v2.1", src, open(t, dst), r.Own.(*Report))
+			if name == "gr00t_picknplace_v20" {
+				want := tree(t, data(t, name))["meta/modality.json"]
+				if got := tree(t, dst)["meta/modality.json"]; got != want {
+					t.Error("modality.json differs from the source")
+				}
+			}
+			if name == "g1_v21" {
+				equalsLeRobot(t, dst, data(t, name))
+			}
+		})
+	}
+	src := open(t, data(t, "g1_v21"))
+	for option, words := range map[string]string{
+		"version=v2.2":             "version",
+		"hidden=2":                 "hidden with version v2.1",
+		"video_file_bytes=1000000": "video_file_bytes with version v2.1",
+	} {
+		key, value, _ := strings.Cut(option, "=")
+		more := map[string]string{"version": "v2.1", key: value}
+		_, err := Write(t.Context(), src, "lerobot", t.TempDir(), Options{}, more)
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, want misuse that names %q", option, err, words)
+		}
+	}
+}
+
+// equalsLeRobot compares the files of a converted dataset with those of the original by lerobot.
+func equalsLeRobot(t *testing.T, dst, original string) {
+	t.Helper()
+	got, want := tree(t, dst), tree(t, original)
+	for name := range want {
+		if _, ok := got[name]; !ok && (strings.HasPrefix(name, "data/") ||
+			strings.HasPrefix(name, "meta/") || strings.HasPrefix(name, "videos/")) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	lines := func(dir, name string) (out []map[string]any) {
+		for line := range strings.Lines(readText(t, filepath.Join(dir, "meta", name))) {
+			var object map[string]any
+			if err := json.Unmarshal([]byte(line), &object); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, object)
+		}
+		return out
+	}
+	for _, name := range []string{"episodes.jsonl", "tasks.jsonl"} {
+		if a, b := lines(dst, name), lines(original, name); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %v, want %v", name, a, b)
+		}
+	}
+	made, stored := lines(dst, "episodes_stats.jsonl"), lines(original, "episodes_stats.jsonl")
+	for e := range stored {
+		for _, key := range []string{"action", "observation.state", "timestamp", "frame_index"} {
+			a := made[e]["stats"].(map[string]any)[key].(map[string]any)
+			b := stored[e]["stats"].(map[string]any)[key].(map[string]any)
+			if len(a) != len(b) {
+				t.Errorf("episode %d: %s has %d statistics, want %d", e, key, len(a), len(b))
+			}
+			for statistic, values := range b {
+				for i, want := range values.([]any) {
+					got := a[statistic].([]any)[i].(float64)
+					if d := math.Abs(got - want.(float64)); !(d <= 1e-5*max(1, math.Abs(got))) {
+						t.Errorf(
+							"episode %d: %s %s[%d] is %v, want %v",
+							e,
+							key,
+							statistic,
+							i,
+							got,
+							want,
+						)
+					}
+				}
+			}
+		}
+	}
+	table := readText(t, filepath.Join(dst, "data/chunk-000/episode_000000.parquet"))
+	if strings.Contains(table, `"List"`) || !strings.Contains(table, `"_type": "Sequence"`) {
+		t.Error("the table names a type that readers of v2.1 do not know")
+	}
+	var info, wanted map[string]any
+	for to, dir := range map[*map[string]any]string{&info: dst, &wanted: original} {
+		if err := json.Unmarshal(
+			[]byte(readText(t, filepath.Join(dir, "meta/info.json"))),
+			to,
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, want := range wanted {
+		if got := info[key]; key != "features" && !reflect.DeepEqual(got, want) {
+			t.Errorf("info.json: %s is %v, want %v", key, got, want)
+		}
+	}
+	if len(info) != len(wanted) {
+		t.Errorf("info.json has %d keys, want %d", len(info), len(wanted))
+	}
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
+	t.Helper()
+	compareVersion(t, "v3.0", src, dst, rep)
+}
+
+func compareVersion(t *testing.T, version string, src, dst robocache.Dataset, rep *Report) {
 	t.Helper()
 	for _, f := range dst.Info().Findings {
 		if f.Severity == robocache.SeverityInfo {
@@ -73,7 +212,7 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 	} else {
 		t.Error("the result cannot be diagnosed")
 	}
-	if dst.Info().Version != "v3.0" || dst.Info().Episodes != src.Info().Episodes ||
+	if dst.Info().Version != version || dst.Info().Episodes != src.Info().Episodes ||
 		dst.Info().Frames != src.Info().Frames {
 		t.Fatalf("%+v", dst.Info())
 	}

@@ -59,6 +59,8 @@ type Conversion struct {
 	Images *string `json:"images"`
 	// Frames is the choice of images that are counted for statistics: sampled, all or none.
 	Frames *string `json:"frames"`
+	// Version is the version of LeRobot that is written: v3.0 or v2.1.
+	Version *string `json:"version"`
 	// ScaleActions scales each dimension of the actions onto [-1, 1].
 	ScaleActions *bool `json:"scale_actions"`
 	// FPS is the rate that the rows are to have as they are. Nothing is resampled.
@@ -97,6 +99,7 @@ func (c *Conversion) writerChoices() (given []writerChoice) {
 	given = appendGiven(given, "copy_only", c.CopyOnly)
 	given = appendGiven(given, "images", c.Images)
 	given = appendGiven(given, "frames", c.Frames)
+	given = appendGiven(given, "version", c.Version)
 	return appendGiven(given, "scale_actions", c.ScaleActions)
 }
 

@@ -16,11 +16,12 @@ func newConvert() *cobra.Command {
 	var r verbs.ConvertRequest
 	c := &cobra.Command{
 		Use:   "convert SRC DST",
-		Short: "convert a dataset: to LeRobot v3.0, or another format that is written",
-		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their
-exact bits. Video is copied without encoding if possible, and joined on one grid without drift.
-Still images become video (--images images keeps them). Statistics are computed again. The report
-lists what was dropped, renamed or encoded, and meta/conversion.json keeps it.
+		Short: "convert a dataset: to LeRobot v3.0 or v2.1, or another format that is written",
+		Long: `convert writes any readable dataset as LeRobot v3.0, as v2.1 (--version v2.1), or in another
+format (--to). Rows keep their exact bits. Video is copied without encoding if possible, and joined
+on one grid without drift. Still images become video (--images images keeps them). Statistics are
+computed again. The report lists what was dropped, renamed or encoded, and meta/conversion.json
+keeps it.
 
 If streams have their own clocks, they are resampled to one grid. --hz sets its rate (default: the
 rate of a steady anchor). --align takes JSON, or a JSON file, with modes, edges, gaps, offsets and
@@ -40,6 +41,7 @@ A killed conversion to another format starts again, in an empty DST.`,
   robocache convert ./recording.mcap ./set --hz 50 --causal
   robocache convert ./recording.mcap ./set --preset lerobot
   robocache convert ./set ./part --episodes 0,3,5-9 --video-codec h264 --gop 8
+  robocache convert ./set ./set_v21 --version v2.1
   robocache convert ./set ./set.mcap --to mcap
   robocache convert ./set ./out --dry-run --json`,
 		Args: cobra.ExactArgs(2),
@@ -138,6 +140,14 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		"frames",
 		"sampled",
 		"images looked at for statistics: sampled, all, none",
+	)
+	optionalText(
+		c,
+		&r.Version,
+		"version",
+		"v3.0",
+		"the version of LeRobot: v3.0, or v2.1 (a table and an mp4 of each camera per episode), "+
+			"which GR00T and openpi read",
 	)
 	optionalBool(
 		c,

@@ -33,7 +33,7 @@ The ten names to begin with:
     open            Opens a dataset: ds = robocache.open("path"); ds[0].align(hz=50).
     inspect         Summarizes a dataset: robocache.inspect("path").
     doctor          Lists the problems of a dataset: robocache.doctor("path").findings.
-    convert         Writes LeRobot v3.0, MCAP, RLDS, robomimic or Zarr.
+    convert         Writes LeRobot, MCAP, RLDS, robomimic or Zarr.
     Loader          Delivers shuffled batches for training.
     Mix             Is one dataset of a mixture: Loader([Mix(a, weight=3), Mix(b, weight=1)]).
     Normalizer      Applies and inverts a loader's normalization, without the dataset.

@@ -565,9 +565,9 @@ def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any)
         options: Flags of `robocache convert --help`, with _ in place of -. to= is the target
             format: "mcap", "rlds", "robomimic", "zarr" or "delta". hz= puts the streams on one
             timeline of this rate, by the rules of align=robocache.Align(...). causal=True writes
-            observations that use only samples that had arrived. dry_run=True only reports what
-            would be written. Others are episodes=, keys=, video_codec=, skip_bad=,
-            resume= and write_option=.
+            observations that use only samples that had arrived. version="v2.1" writes LeRobot v2.1,
+            which GR00T and openpi read. dry_run=True only reports what would be written. Others are
+            episodes=, keys=, video_codec=, skip_bad=, resume= and write_option=.
 
     Returns:
         A Conversion.

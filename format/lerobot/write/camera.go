@@ -296,7 +296,8 @@ func (w *Writer) isFull(c *outCamera, part *cameraPart, size int64) bool {
 	isOtherFile := part.path != c.parts[len(c.parts)-1].path
 	isLarge := c.bytes >= w.cfg.VideoFileBytes/8
 	endsLink := w.cfg.LinkFrom != "" && isOtherFile && isLarge
-	return endsLink || c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+	isLong := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+	return endsLink || isLong || w.cfg.perEpisode()
 }
 
 // checkFollows returns an error of class ErrUnsupported if a part cannot be joined to the parts of
@@ -332,7 +333,10 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if len(c.parts) == 0 {
 		return nil
 	}
-	name := fmt.Sprintf("videos/%s/chunk-%03d/file-%03d.mp4", c.feature.Key, c.chunk, c.file)
+	name := w.cfg.fileName("videos/"+c.feature.Key+"/chunk-%03d/%s.mp4", c.chunk, c.file)
+	if w.cfg.perEpisode() {
+		name = w.cfg.fileName("videos/chunk-%03d/"+c.feature.Key+"/%s.mp4", c.chunk, c.file)
+	}
 	key := sha256.New()
 	fmt.Fprintln(key, w.cfg.FPS, w.cfg.Video)
 	for _, p := range c.parts {

@@ -225,6 +225,9 @@ func (c *conversion) planConversion(ctx context.Context) error {
 	info := c.src.Info()
 	c.report.SourceFormat, c.report.SourceVersion = info.Format, info.Version
 	c.report.Aligned = c.options.View != ""
+	if c.options.out.perEpisode() {
+		c.report.Version = episodesVersion
+	}
 	if c.options.Threads <= 0 {
 		c.options.Threads = runtime.GOMAXPROCS(0)
 	}
@@ -264,7 +267,7 @@ func (c *conversion) planConversion(ctx context.Context) error {
 	return c.chooseTimestamps(ctx)
 }
 
-// chooseFeatures selects the features that v3.0 can hold, and reports the others.
+// chooseFeatures selects the features that the version can hold, and reports the others.
 func (c *conversion) chooseFeatures() {
 	taken := map[string]bool{
 		"timestamp":     true,
@@ -290,7 +293,11 @@ func (c *conversion) chooseFeatures() {
 			out.Kind = robocache.KindVideo
 			out.DType = robocache.Uint8
 		}
-		if why := WhyDropped(&out.Feature); why != "" {
+		why := WhyDropped(&out.Feature)
+		if c.options.out.perEpisode() && f.Kind == robocache.KindEvent {
+			why = "LeRobot " + episodesVersion + " has no language columns"
+		}
+		if why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.addFinding(
 				robocache.SeverityWarning,

@@ -48,6 +48,7 @@ func (c *conversion) identity() string {
 		c.options.Episodes,
 		c.options.codec,
 		c.options.out.Video,
+		c.options.out.Version,
 		c.options.out.DataFileBytes,
 		c.options.out.VideoFileBytes,
 		c.options.out.ChunksSize,

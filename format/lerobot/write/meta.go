@@ -2,6 +2,7 @@ package write
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,6 +61,9 @@ const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": nul
 
 // writeTasks writes meta/tasks.parquet.
 func (w *Writer) writeTasks(ctx context.Context) error {
+	if w.cfg.perEpisode() {
+		return w.writeTaskLines(ctx)
+	}
 	schema, meta := schemaOf(
 		[]outColumn{
 			scalarColumn("task_index", robocache.Int64, false),
@@ -155,7 +159,7 @@ func (w *Writer) infoText() (_ []byte, err error) {
 		}
 	}
 	o := jsonObject{
-		{"codebase_version", writtenVersion},
+		{"codebase_version", cmp.Or(w.cfg.Version, writtenVersion)},
 		{"fps", fpsNumber(w.cfg.FPS)},
 		{"features", features},
 		{"total_episodes", w.episodeCount()},
@@ -168,6 +172,9 @@ func (w *Writer) infoText() (_ []byte, err error) {
 		{"video_path", videoPath},
 		{"robot_type", robot},
 		{"splits", splits},
+	}
+	if w.cfg.perEpisode() {
+		o = w.episodePaths(o)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.cfg.Info)) {
 		if !slices.Contains(infoKeys, key) {
@@ -290,8 +297,8 @@ func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	return []int{h, w, c}, []string{"height", "width", "channels"}
 }
 
-// CardText is a line of the README that marks it as written by RoboCache.
-const CardText = "A LeRobot v3.0 dataset, written by RoboCache."
+// CardText is a part of the README that marks it as written by RoboCache.
+const CardText = "dataset, written by RoboCache."
 
 // datasetCard returns the README for the Hub. Its front matter tells the viewer which files are
 // data; without it, the viewer uses the mp4s.
@@ -301,7 +308,8 @@ func (w *Writer) datasetCard() []byte {
 		"---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: " +
 			"default\n  data_files: data/*/*.parquet\n---\n\n",
 	)
-	b.WriteString(CardText + "\n\n")
+	version := cmp.Or(w.cfg.Version, writtenVersion)
+	b.WriteString("A LeRobot " + version + " " + CardText + "\n\n")
 	fmt.Fprintf(
 		&b,
 		"%d episodes, %d frames at %s Hz, %d tasks.\n\n",
@@ -314,6 +322,7 @@ func (w *Writer) datasetCard() []byte {
 		"Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced " +
 			"frames an episode, all pixels of each, unless the conversion was told otherwise.\n",
 	)
-	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
+	b.WriteString("On the Hub, give the revision the git tag " + version +
+		": loaders look for it.\n")
 	return b.Bytes()
 }

@@ -38,6 +38,7 @@ var WriteOptions = map[string]string{
 	"size": "WIDTHxHEIGHT: scale color images to this size; video is then " +
 		"encoded, whatever video_codec is",
 	"frames":           "images that are decoded for statistics: sampled (default), all, none",
+	"version":          "v3.0 (default), or v2.1: one table and one mp4 of each camera per episode",
 	"group_rows":       "least number of rows whose episodes share an encoder (1024)",
 	"chunks_size":      "files in a folder; 0 = 1000",
 	"data_file_bytes":  "size of data files; 0 = 100 MiB",
@@ -101,10 +102,17 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 		"video_file_bytes": size(&w.VideoFileBytes),
 		"stats_budget":     size(&w.StatsBudget),
 		"temp_dir":         reader.Text(&w.TempDir),
+		"version":          reader.Text(&w.Version, "", writtenVersion, episodesVersion),
 		"link_from":        reader.Text(&w.LinkFrom),
 	}
 	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, setters); err != nil {
 		return settings{}, err
+	}
+	for _, name := range []string{"hidden", "data_file_bytes", "video_file_bytes"} {
+		if opt.Options[name] != "" && opt.Options[name] != "0" && w.perEpisode() {
+			return settings{}, robocache.Misuse("convert", nil, "%s with version %s",
+				name, episodesVersion).WithHint("leave it out: each episode has files of its own")
+		}
 	}
 	o.noTimestamps = !timestamps
 	if o.codec != "copy" {
@@ -115,19 +123,21 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 
 // Report describes the result of a conversion. It is also stored in meta/conversion.json.
 type Report struct {
-	SourceFormat  string              `json:"source_format"`
-	SourceVersion string              `json:"source_version,omitempty"`
-	FPS           robocache.Rate      `json:"fps"`
-	NumEpisodes   int                 `json:"num_episodes"`
-	NumFrames     int64               `json:"num_frames"`
-	Episodes      []EpisodeMap        `json:"episodes"`
-	Tasks         []TaskMap           `json:"tasks"`
-	Added         []string            `json:"added_features"`
-	Dropped       []string            `json:"dropped_features"`
-	Renamed       map[string]string   `json:"renamed_features"`
-	Copied        int                 `json:"video_segments_copied"`
-	Encoded       int                 `json:"video_segments_encoded"`
-	Findings      []robocache.Finding `json:"findings"`
+	SourceFormat  string         `json:"source_format"`
+	SourceVersion string         `json:"source_version,omitempty"`
+	FPS           robocache.Rate `json:"fps"`
+	// Version is the written version. It is empty for v3.0.
+	Version     string              `json:"version,omitempty"`
+	NumEpisodes int                 `json:"num_episodes"`
+	NumFrames   int64               `json:"num_frames"`
+	Episodes    []EpisodeMap        `json:"episodes"`
+	Tasks       []TaskMap           `json:"tasks"`
+	Added       []string            `json:"added_features"`
+	Dropped     []string            `json:"dropped_features"`
+	Renamed     map[string]string   `json:"renamed_features"`
+	Copied      int                 `json:"video_segments_copied"`
+	Encoded     int                 `json:"video_segments_encoded"`
+	Findings    []robocache.Finding `json:"findings"`
 	// The streams were aligned to one grid.
 	Aligned bool `json:"aligned,omitempty"`
 	DryRun  bool `json:"dry_run,omitempty"`
@@ -142,9 +152,10 @@ func (r *Report) Summary(dst string) string {
 	}
 	fmt.Fprintf(
 		&b,
-		"%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s\n",
+		"%s %s: LeRobot %s, %d episodes, %d frames at %s fps, from %s\n",
 		verb,
 		dst,
+		cmp.Or(r.Version, writtenVersion),
 		r.NumEpisodes,
 		r.NumFrames,
 		r.FPS,
@@ -190,8 +201,11 @@ type TaskMap struct {
 
 // Config configures a Writer. Zero values select the defaults of lerobot.
 type Config struct {
-	FPS   robocache.Rate
-	Robot string
+	// Version is "v3.0", the default, or "v2.1", which has one table and one mp4 of each camera per
+	// episode.
+	Version string
+	FPS     robocache.Rate
+	Robot   string
 	// Features lists the features in the order of declaration. It must not hold the five
 	// bookkeeping features (timestamp, frame_index, episode_index, index, task_index), which the
 	// writer adds.

@@ -266,8 +266,8 @@ func (r *Recorder) writeTail(
 		return next, tasks, err
 	}
 	number := func(chunk, file int) { t.nextFile = max(t.nextFile, chunk*cfg.ChunksSize+file+1) }
-	number(w.data.chunk, w.data.file)
-	number(w.index.chunk, w.index.file)
+	number(w.data.lastFile())
+	number(w.index.lastFile())
 	for _, c := range w.cameras {
 		number(c.chunk, c.file)
 	}

@@ -107,6 +107,10 @@ func planShards(
 		return nil, err
 	}
 	defer c.close()
+	if c.options.out.perEpisode() {
+		return nil, robocache.Unsupported("plan", nil, "shards of LeRobot %s", episodesVersion).
+			WithHint("convert in one run")
+	}
 	s := shardSchema{Timestamps: c.timestamps, Tasks: c.chooseTasks(), Report: c.report}
 	known := map[string]bool{}
 	for _, text := range s.Tasks {

@@ -2,7 +2,6 @@ package write
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -99,7 +98,8 @@ func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error
 // the next.
 func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
 	if s.table != nil {
-		if s.bytes+size < s.writer.cfg.DataFileBytes && s.table.Groups() < maxGroups {
+		isFull := s.bytes+size >= s.writer.cfg.DataFileBytes || s.table.Groups() >= maxGroups
+		if !isFull && !s.writer.cfg.perEpisode() {
 			return nil
 		}
 		if err := s.endFile(); err != nil {
@@ -118,7 +118,7 @@ func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
 		}
 	}
 	s.bytes, s.rows = 0, 0
-	name := fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file)
+	name := s.writer.cfg.fileName(s.dir+"/chunk-%03d/%s.parquet", s.chunk, s.file)
 	var err error
 	s.table, err = s.writer.createTable(ctx, name, s.schema, s.meta)
 	return err
@@ -141,6 +141,9 @@ func (s *tableSeries) endFile() error {
 	}
 	return nil
 }
+
+// lastFile returns the numbers of the last file.
+func (s *tableSeries) lastFile() (chunk, file int) { return s.chunk, s.file }
 
 func (s *tableSeries) abortFile() {
 	if s.table != nil {
@@ -180,6 +183,18 @@ const rowsPerGroup = 500
 type episodeField struct {
 	column outColumn
 	put    func(v *pqw.Values, r *writtenEpisode)
+}
+
+// episodeTable is the table of the episodes: meta/episodes, or the lines of v2.1.
+type episodeTable interface {
+	// writeRows appends episodes.
+	writeRows(ctx context.Context, rows []*writtenEpisode) error
+	// endFile completes the last file.
+	endFile() error
+	// abortFile removes the file under way.
+	abortFile()
+	// lastFile returns the numbers of the last file.
+	lastFile() (chunk, file int)
 }
 
 // episodesWriter writes meta/episodes. The columns are known before the first episode. Every

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Writer struct {
 	pending       []*writtenEpisode
 	completeCount int // how many episodes at the head of pending are complete
 	written       int
-	index         *episodesWriter
+	index         episodeTable
 	cameras       map[string]*outCamera
 	cameraKeys    []string // keys of cameras, in the order of the features
 	collector     *stats.Collector
@@ -96,7 +97,9 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		}
 	}
 	w.enterShard()
-	if w.index, err = newEpisodesWriter(w); err != nil {
+	if cfg.perEpisode() {
+		w.index = &episodeLines{writer: w}
+	} else if w.index, err = newEpisodesWriter(w); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -124,6 +127,9 @@ func (w *Writer) openColumns() (err error) {
 		isConstant := f.Key == "episode_index" || f.Key == "task_index" // within an episode
 		if f.Default && isConstant {
 			*c = scalarColumn(f.Key, f.DType, true)
+		}
+		if w.cfg.perEpisode() { // readers of v2.1 do not know the type List
+			c.hf = bytes.ReplaceAll(c.hf, []byte(`"List"`), []byte(`"Sequence"`))
 		}
 		columns = append(columns, *c)
 	}
