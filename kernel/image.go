@@ -238,6 +238,7 @@ type ImagePart struct {
 type ImageForm struct {
 	Scale        ImageScale
 	Crop         [2]int // height and width of the crop that Scale scales
+	Rotates      bool   // draws may rotate images; without it their rotations are ignored
 	ChannelsLast bool
 	Table        []float32 // 3 × 256: float32 value of each byte, per channel, for a float32 result
 }
@@ -410,7 +411,7 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	}
 	room := imageRowPool.Get().(*imageRows)
 	defer imageRowPool.Put(room)
-	if f.Scale.Filter != "" || d.Rotated != 0 {
+	if f.Scale.Filter != "" || f.Rotates && d.Rotated != 0 {
 		src = f.transformImage(room, src, d, size)
 		level := *d
 		level.Y, level.X = 0, 0

@@ -24,7 +24,7 @@ func (a *ImageAugment) ResultSize(height, width int) (h, w int) {
 // Form returns the form of the results for images of the given size, without a table.
 func (a *ImageAugment) Form(height, width int) ImageForm {
 	h, w := a.Size(height, width)
-	return ImageForm{Scale: a.Scale, Crop: [2]int{h, w}}
+	return ImageForm{Scale: a.Scale, Crop: [2]int{h, w}, Rotates: a.Rotation != nil}
 }
 
 // setRotation sets the draw of a rotation.
@@ -63,7 +63,7 @@ func (f *ImageForm) transformImage(room *imageRows, src []byte, d *ImageDraw, si
 		}
 		out = scaled
 	}
-	if d.Rotated == 0 {
+	if !f.Rotates || d.Rotated == 0 {
 		return out
 	}
 	rotated := image(2, h, w)

@@ -207,6 +207,26 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 			true,
 			2,
 		},
+		"steps, channels last": {
+			options.Config{
+				Images: options.Images{
+					ImageDType:  "float32",
+					ImageLayout: options.ChannelsLast,
+					Transform: []options.ImageStep{
+						{Letterbox: true},
+						{SmallestSide: 9},
+						{RandomCrop: options.Extent{0.8}},
+						{SmallestSide: 5},
+						{Rotation: options.Spread{40}},
+						{Jitter: &options.ColorJitter{Hue: options.Spread{0.1}}},
+					},
+				},
+				Windows:    options.Windows{Deltas: window},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+			},
+			false,
+			4,
+		},
 		"mixture, own ways": {
 			options.Config{
 				Images:  options.Images{ImageDType: "float32"},

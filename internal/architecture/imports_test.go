@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"kernel/resize":   {""},
 	"vector":          {"", "kernel"},
 	"kernel/cpu":      {"", "kernel"},
-	"kernel/cuda":     {"", "kernel", "internal/cudahost", "internal/crash"},
+	"kernel/cuda":     {"", "kernel", "kernel/resize", "internal/cudahost", "internal/crash"},
 	"align": {
 		"",
 		"kernel",

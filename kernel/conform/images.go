@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
 // imageCase is one vector of augmented images. generate_images.py documents the fields.
@@ -28,6 +29,10 @@ type imageCase struct {
 	Hue        *[2]float64 `json:"hue"`
 	Flip       float64     `json:"flip"`
 	Noise      float64     `json:"noise"`
+	Scale      []any       `json:"scale"` // filter, height, width
+	Rotation   *[2]float64 `json:"rotation"`
+	Last       bool        `json:"channels_last"`
+	Shared     bool        `json:"shared"`
 	Src        string      `json:"src"`
 	Want       string      `json:"want"`
 	Draw       []uint32    `json:"draw"`
@@ -60,7 +65,7 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 				Data:  bytes.Repeat([]byte{Poison}, 4*len(want)),
 			}
 			all.Parts = append(all.Parts, floats)
-			wants = append(wants, applyTable(want, table))
+			wants = append(wants, applyTable(want, table, c.Last))
 			err = b.Run(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
 		if err == nil && !bytes.Equal(part.Out.Data, want) {
@@ -85,11 +90,15 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 	return ran, failures
 }
 
-// applyTable returns the float32 values that the table gives for bytes [3, h, w].
-func applyTable(b []byte, table []float32) []byte {
+// applyTable returns the float32 values that the table gives for bytes [3, h, w], or [h, w, 3].
+func applyTable(b []byte, table []float32, channelsLast bool) []byte {
 	out := make([]byte, 0, 4*len(b))
 	for i, v := range b {
-		out = le.AppendUint32(out, math.Float32bits(table[256*(i/(len(b)/3))+int(v)]))
+		channel := i / (len(b) / 3)
+		if channelsLast {
+			channel = i % 3
+		}
+		out = le.AppendUint32(out, math.Float32bits(table[256*channel+int(v)]))
 	}
 	return out
 }
@@ -108,6 +117,16 @@ func (c *imageCase) imagePart() (p kernel.ImagePart, want []byte, err error) {
 		Hue:        c.Hue,
 		Flip:       c.Flip,
 		Noise:      c.Noise,
+		Rotation:   c.Rotation,
+		Shared:     c.Shared,
+	}
+	if len(c.Scale) == 3 {
+		filter, _ := c.Scale[0].(string)
+		height, _ := c.Scale[1].(float64)
+		width, _ := c.Scale[2].(float64)
+		a.Scale = kernel.ImageScale{
+			Filter: resize.Filter(filter), Height: int(height), Width: int(width),
+		}
 	}
 	src, err1 := hex.DecodeString(c.Src)
 	want, err2 := hex.DecodeString(c.Want)
@@ -131,9 +150,15 @@ func (c *imageCase) imagePart() (p kernel.ImagePart, want []byte, err error) {
 		Shape: []int{1, kernel.ImageDrawWords},
 		Data:  words,
 	}
+	h, w := a.ResultSize(c.Size[0], c.Size[1])
+	p.ImageForm = a.Form(c.Size[0], c.Size[1])
+	shape := []int{1, 3, h, w}
+	if p.ChannelsLast = c.Last; c.Last {
+		shape = []int{1, h, w, 3}
+	}
 	p.Out = kernel.Tensor{
 		DType: robocache.Uint8,
-		Shape: []int{1, 3, c.Crop[0], c.Crop[1]},
+		Shape: shape,
 		Data:  bytes.Repeat([]byte{Poison}, len(want)),
 	}
 	return p, want, nil

@@ -54,21 +54,47 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	var plain, transformed []int
+	for i := range op.Parts {
+		x := &op.Parts[i]
+		switch {
+		case x.Out.Len() == 0:
+		case x.Scale.Filter != "" || x.Rotates || x.ChannelsLast:
+			transformed = append(transformed, i)
+		default:
+			plain = append(plain, i)
+		}
+	}
+	at := func(i int) uintptr { // of the table of part i
+		if op.Parts[i].Table == nil {
+			return 0
+		}
+		before := 0
+		for k := range i {
+			before += len(op.Parts[k].Table)
+		}
+		return table + 4*uintptr(before)
+	}
+	if err := l.addPlainImages(op, plain, at); err != nil {
+		return nil, err
+	}
+	if err := l.addTransforms(op, transformed, at); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// addPlainImages adds launches for parts that are neither scaled nor rotated.
+func (l *Launch) addPlainImages(
+	op *kernel.ImageOp, parts []int, table func(i int) uintptr,
+) error {
 	var p *imageParams
 	n := 0
-	for i := range op.Parts {
+	for _, i := range parts {
 		part := &op.Parts[i]
 		s, o := part.Src.Shape, part.Out.Shape
-		at := uintptr(0) // no table
-		if part.Table != nil {
-			at = table
-			table += 4 * uintptr(len(part.Table))
-		}
-		if part.Out.Len() == 0 {
-			continue
-		}
 		if o[2]*((o[3]+3)/4) > math.MaxInt32-imageQuads {
-			return nil, tooLargeError("augment", "pixels of an image", o[2]*o[3])
+			return tooLargeError("augment", "pixels of an image", o[2]*o[3])
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
@@ -76,7 +102,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		}
 		x := &p.s[p.parts]
 		*x = imagePart{
-			table:      at,
+			table:      table(i),
 			work:       p.work,
 			bytes:      int64(part.Src.Len()),
 			fromHeight: int32(s[2]),
@@ -93,5 +119,5 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		p.parts++
 		l.calls[n].grid = uint32(min(p.work, 1<<30))
 	}
-	return l, nil
+	return nil
 }

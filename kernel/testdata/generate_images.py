@@ -8,6 +8,7 @@ In a case:
   size, crop, pad                               [H, W] of the image, [h, w] of the result
   brightness, contrast, saturation, hue         [low, high], absent = none
   flip, noise                                   probability, standard deviation
+  scale, rotation, channels_last, shared        [filter, height, width] of the crop's scaling, [low, high] in degrees, and two flags; absent = none
   src, want                                     bytes as hex, [3, H, W] and [3, h, w]
   draw                                          the words of kernel.ImageDraw, unsigned
 """
@@ -38,19 +39,65 @@ def unit(word):
     return (word >> 8) * 2.0**-24
 
 
-def case(name, rng, size, crop=None, pad=0, seed=0, epoch=0, sample=0, camera=7, step=0, flip=0.0, noise=0.0, **ranges):
+def weights(filter, n, m):
+    """Returns the matrix [m, n] of an axis by Pillow's rules, with 22 fractional bits; exact integers for nearest."""
+    s = n / m
+    if filter == "nearest":
+        return (np.arange(n)[None] == ((np.arange(m) + 0.5) * s).astype(int)[:, None]).astype(np.int64) << 22
+    x = np.abs(np.arange(n)[None] + 0.5 - (np.arange(m)[:, None] + 0.5) * s) / max(s, 1)
+    w = np.maximum(0, 1 - x)
+    w /= w.sum(1, keepdims=True)
+    return np.floor(w * 2.0**22 + 0.5).astype(np.int64)
+
+
+def scaled(img, filter, h, w):
+    """Returns [3, h, w]: along rows, rounded to bytes, then along columns."""
+    for axis, size in ((2, w), (1, h)):
+        img = np.moveaxis(np.moveaxis(img, axis, -1) @ weights(filter, img.shape[axis], size).T, -1, axis)
+        img = np.clip((img + 2**21) >> 22, 0, 255)
+    return img
+
+
+def mirrored(i, n):
+    i = np.abs(i)
+    return np.clip(np.where(i >= n, 2 * n - 2 - i, i), 0, n - 1)
+
+
+def turned(img, cos, sin):
+    h, w = img.shape[1:]
+    Y, X = (2 * np.arange(h) - (h - 1))[:, None], 2 * np.arange(w) - (w - 1)
+    px, py = cos * X - sin * Y + ((w - 1) << 16), sin * X + cos * Y + ((h - 1) << 16)
+    fx, fy, total = px >> 10 & 127, py >> 10 & 127, 8192
+    for dy, wy in ((0, 128 - fy), (1, fy)):
+        for dx, wx in ((0, 128 - fx), (1, fx)):
+            total = total + img[:, mirrored((py >> 17) + dy, h), mirrored((px >> 17) + dx, w)] * wy * wx
+    return total >> 14
+
+
+def case(name, rng, size, crop=None, pad=0, seed=0, epoch=0, sample=0, camera=7, step=0, flip=0.0, noise=0.0, scale=None, rotation=None, channels_last=False, shared=False, **ranges):
     H, W = size
     h, w = crop or size
     src = rng.integers(0, 256, (3, H, W))
     src[:, 0, 0] = 0
     src[:, -1, -1] = 255
     key = philox([*two(epoch), camera, 0], two(seed))[:2]
-    first = philox([3 << 30, 0, *two(sample)], key)
-    second = philox([3 << 30 | 1, 0, *two(sample)], key)
+    draws = philox([*two(epoch), M32, 0], two(seed))[:2] if shared else key
+    first = philox([3 << 30, 0, *two(sample)], draws)
+    second = philox([3 << 30 | 1, 0, *two(sample)], draws)
     y0 = (first[0] * (H + 2 * pad - h + 1) >> 32) - pad
     x0 = (first[1] * (W + 2 * pad - w + 1) >> 32) - pad
     flips = flip > 0 and unit(philox([3 << 30, 0, *two(sample)], philox([*two(epoch), 0, 0], two(seed))[:2])[0]) < np.float32(flip)
     img = src[:, np.clip(np.arange(y0, y0 + h), 0, H - 1)][:, :, np.clip(np.arange(x0, x0 + w), 0, W - 1)]
+    more, rotated = {}, [0, 0, 0]
+    if scale:
+        img, more["scale"] = scaled(img, *scale), scale
+        h, w = scale[1:]
+    if rotation:
+        angle = math.radians(rotation[0] + (rotation[1] - rotation[0]) * unit(second[2]))
+        rotated, more["rotation"] = [1, round(math.cos(angle) * 65536), round(math.sin(angle) * 65536)], rotation
+        img = turned(img, *rotated[1:])
+    if shared:
+        more["shared"] = True
     if flips:
         img = img[:, :, ::-1]
     pick = lambda n, word, none: none if n not in ranges else ranges[n][0] + (ranges[n][1] - ranges[n][0]) * unit(word)
@@ -70,8 +117,10 @@ def case(name, rng, size, crop=None, pad=0, seed=0, epoch=0, sample=0, camera=7,
     total = np.einsum("ij,jyx->iyx", np.array(m, np.int64), img.astype(np.int64)) + offset + extra + 2048
     assert abs(total).max() < 2**31
     want = np.clip(total // 4096, 0, 255).astype(np.uint8)
-    draw = [y0, x0, int(flips), 0, *[x for r in m for x in r], offset, step_of, *key, *two(sample), 3 * step, int(bool(ranges)), 0, 0, 0]
-    return {"name": name, "seed": str(seed), "epoch": str(epoch), "sample": str(sample), "camera": camera, "step": step, "size": [H, W], "crop": [h, w], "pad": pad, **ranges, "flip": flip, "noise": noise,
+    draw = [y0, x0, int(flips), 0, *[x for r in m for x in r], offset, step_of, *key, *two(sample), 3 * step, int(bool(ranges)), *rotated]
+    if channels_last:
+        want, more["channels_last"] = want.transpose(1, 2, 0), True
+    return {"name": name, "seed": str(seed), "epoch": str(epoch), "sample": str(sample), "camera": camera, "step": step, "size": [H, W], "crop": list(crop or size), "pad": pad, **more, **ranges, "flip": flip, "noise": noise,
             "src": src.astype(np.uint8).tobytes().hex(), "want": want.tobytes().hex(), "draw": [x & M32 for x in draw]}  # fmt: skip
 
 
@@ -92,6 +141,13 @@ def images():
         h, w = int(rng.integers(1, H + 2 * pad + 1)), int(rng.integers(1, W + 2 * pad + 1))
         out.append(case(f"all of it, {i}", rng, (H, W), (h, w), pad, seed=int(rng.integers(2**62)), epoch=i, sample=int(rng.integers(2**45)), camera=int(rng.integers(1, 2**32)), step=i % 3,
                         flip=0.5, noise=0.05 * (i % 2), **(wild if i % 3 == 0 else jitter)))  # fmt: skip
+    bilinear, nearest, turn = ["pil-bilinear", 9, 13], ["nearest", 4, 5], [-180.0, 180.0]
+    out += [
+        case("scaled up", rng, (7, 8), (5, 6), scale=bilinear, sample=11), case("scaled down", rng, (31, 40), (28, 37), scale=bilinear, sample=12, flip=1.0),
+        case("nearest", rng, (9, 12), (8, 10), 2, scale=nearest, sample=13), case("quarter turn", rng, (6, 6), rotation=[90.0, 90.0]), case("turned", rng, (9, 14), rotation=turn, sample=15),
+        case("turned line", rng, (1, 9), rotation=[-30.0, 30.0], sample=16), case("channels last", rng, (5, 6), channels_last=True, sample=17), case("shared", rng, (9, 12), (4, 8), sample=18, shared=True, noise=0.1),
+        case("all of it, 12", rng, (20, 17), (15, 14), 2, scale=bilinear, rotation=turn, channels_last=True, shared=True, sample=19, flip=0.5, noise=0.05, **jitter),
+    ]  # fmt: skip
     assert {c["draw"][2] for c in out} == {0, 1}
     with open(os.path.join(HERE, "images.json"), "w") as f:
         json.dump({"note": "see generate_images.py", "cases": out}, f, indent=1)

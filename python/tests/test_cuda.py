@@ -83,6 +83,27 @@ FINISHED = [
         "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]},
         "images": robocache.Images(dtype="float32"),
     },
+    {
+        "keys": KEYS,
+        "images": robocache.Images(
+            transform=[
+                {"letterbox": True},
+                {"smallest_side": 100},
+                {"random_crop": 230 / 256},
+                {"smallest_side": 100},
+                {"rotation": 10},
+                {"color_jitter": {"brightness": 0.3, "hue": 0.1}},
+            ],
+            layout="hwc",
+        ),
+    },
+    {
+        "keys": KEYS,
+        "images": robocache.Images(
+            size=(64, 80), fit="letterbox", filter="pil-bilinear", layout="hwc", dtype="float32"
+        ),
+        "normalize": "mean_std",
+    },
     {"images": robocache.Images(dtype="float32")},
     {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
     {

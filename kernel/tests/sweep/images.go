@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
 // Images runs n random operations on two back ends and compares the results.
@@ -77,6 +78,21 @@ func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 	if r.IntN(2) == 0 {
 		a.Noise = r.Float64()
 	}
+	if r.IntN(2) == 0 {
+		a.Scale = kernel.ImageScale{
+			Filter: resize.Filters[r.IntN(len(resize.Filters))],
+			Height: 1 + r.IntN(60),
+			Width:  1 + r.IntN(70),
+		}
+		if r.IntN(3) == 0 { // cells of whole pixels
+			n := 1 + r.IntN(3)
+			a.Scale.Height, a.Scale.Width = max(a.Height/n, 1), max(a.Width/n, 1)
+			a.Height, a.Width = min(n*a.Scale.Height, a.Height), min(n*a.Scale.Width, a.Width)
+		}
+	}
+	if r.IntN(3) == 0 {
+		a.Rotation = &[2]float64{-180, 180}
+	}
 	p.Src = kernel.Tensor{
 		DType: robocache.Uint8,
 		Shape: []int{images, 3, H, W},
@@ -93,7 +109,12 @@ func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 		p.Draws.Data = d.Append(p.Draws.Data)
 	}
 	p.Draws.DType, p.Draws.Shape = robocache.Int32, []int{images, kernel.ImageDrawWords}
-	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, a.Height, a.Width}}
+	h, w := a.ResultSize(H, W)
+	p.ImageForm = a.Form(H, W)
+	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, h, w}}
+	if r.IntN(3) == 0 {
+		p.ChannelsLast, p.Out.Shape = true, []int{images, h, w, 3}
+	}
 	if r.IntN(2) == 0 {
 		p.Out.DType, p.Table = robocache.Float32, make([]float32, 768)
 		for i := range p.Table {

@@ -28,11 +28,6 @@ type ImageAugment struct {
 	Norm                *Affine // normalization of a float32 result, which Form.Table contains
 }
 
-// RunsOnDevice reports whether a device has the kernels for the changes. The host makes the others.
-func (a *ImageAugment) RunsOnDevice() bool {
-	return a.Scale.Filter == "" && a.Rotation == nil && !a.Form.ChannelsLast
-}
-
 // Mirror changes a row of numbers when the images of its sample are flipped. It negates and swaps
 // elements.
 type Mirror struct {

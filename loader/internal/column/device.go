@@ -12,8 +12,9 @@ func (op *DeviceOp) CanShareLaunch(o *DeviceOp, c, d *Column) bool {
 	}
 	if op.HasDraws {
 		a, b := c.Image(), d.Image()
-		if a.Width != b.Width || a.Height != b.Height ||
-			a.Augment.Form.Crop != b.Augment.Form.Crop {
+		f, g := &a.Augment.Form, &b.Augment.Form
+		if a.Width != b.Width || a.Height != b.Height || f.Crop != g.Crop || f.Scale != g.Scale ||
+			f.Rotates != g.Rotates || f.ChannelsLast != g.ChannelsLast {
 			return false
 		}
 	}

@@ -52,9 +52,6 @@ func deferredOp(c *column.Column) *column.DeviceOp {
 	if i := c.Image(); i != nil {
 		op.HasDraws, op.IsUnitRange = i.Augment != nil, i.Augment == nil
 		op.HasPlan = op.HasPlan && op.IsUnitRange
-		if op.HasDraws && !i.Augment.RunsOnDevice() {
-			return nil
-		}
 		if c.Elements == 0 || op.IsUnitRange && i.Spec.Pixel != video.RGBFloat32 {
 			return nil
 		}
