@@ -280,7 +280,7 @@ func (c *windowCounter) setQuantiles(
 	return nil
 }
 
-// quantilesOf is quantilesAt, in float32 with SingleSums.
+// quantilesOf is quantilesAt, with differences in float32 for SingleSums.
 func (c *windowCounter) quantilesOf(n int64, at func(r int64) float64) []float64 {
 	out := quantilesAt(n, at)
 	for i, q := range Quantiles {
@@ -288,10 +288,10 @@ func (c *windowCounter) quantilesOf(n int64, at func(r int64) float64) []float64
 			break
 		}
 		lo, hi, t := quantileRank(q.Q, n)
-		a, b := float32(at(lo)), float32(at(hi))
-		d := b - a
-		if out[i] = float64(a + float32(d*float32(t))); t >= 0.5 {
-			out[i] = float64(b - float32(d*float32(1-t)))
+		a, b := at(lo), at(hi)
+		d := float64(float32(b - a))
+		if out[i] = a + float64(d*t); t >= 0.5 {
+			out[i] = b - float64(d*(1-t))
 		}
 	}
 	return out
@@ -311,6 +311,7 @@ func (s *keySearch) countValues(
 ) {
 	mask, n := uint64(1)<<digit-1, int64(1)
 	first, last := s.pre[0], s.pre[len(s.pre)-1]
+	slots := s.prefixSlots()
 	for i, v := range values {
 		if v-v != 0 {
 			continue
@@ -319,12 +320,37 @@ func (s *keySearch) countValues(
 			n = weights[i]
 		}
 		k := (orderKey(v)>>lowest - s.least) >> shift
-		if high := k >> digit; high >= first && high <= last {
-			if at := slices.Index(s.pre, high); at >= 0 {
-				s.hists[at][k&mask] += n
-			}
+		high := k >> digit
+		if high < first || high > last {
+			continue
+		}
+		at := 0
+		switch {
+		case slots != nil:
+			at = int(slots[high-first]) - 1
+		case first != last:
+			at = slices.Index(s.pre, high)
+		}
+		if at >= 0 {
+			s.hists[at][k&mask] += n
 		}
 	}
+}
+
+// prefixSlots returns for each number from the first prefix to the last its position among the
+// prefixes plus 1, or 0. It returns nil if the table would be large or has one entry.
+func (s *keySearch) prefixSlots() []uint8 {
+	n := s.pre[len(s.pre)-1] - s.pre[0] + 1
+	if n == 1 || n > 1<<windowDigit {
+		return nil
+	}
+	if s.slots == nil {
+		s.slots = make([]uint8, n)
+		for i, pre := range s.pre {
+			s.slots[pre-s.pre[0]] = uint8(i + 1)
+		}
+	}
+	return s.slots
 }
 
 // valueAtRank returns the number whose key was found for a rank. Low bits of the keys are equal.

@@ -206,7 +206,7 @@ type batchHistogram struct {
 	bins    int
 	batch   int
 	values  []float64
-	weights []int64
+	weights []int64 // of values; empty: 1
 }
 
 // add adds values of a batch. The batches must ascend.
@@ -215,13 +215,19 @@ func (h *batchHistogram) add(batch int, values []float64, weights []int64, isMov
 		h.flush(isMoved)
 		h.batch = batch
 	}
-	h.values = append(h.values, values...)
-	for i := range values {
+	if weights == nil && len(h.weights) == 0 {
+		h.values = append(h.values, values...)
+		return
+	}
+	for len(h.weights) < len(h.values) {
+		h.weights = append(h.weights, 1)
+	}
+	for i, v := range values {
 		n := int64(1)
 		if weights != nil {
 			n = weights[i]
 		}
-		h.weights = append(h.weights, n)
+		h.values, h.weights = append(h.values, v), append(h.weights, n)
 	}
 }
 
@@ -229,7 +235,7 @@ func (h *batchHistogram) add(batch int, values []float64, weights []int64, isMov
 func (h *batchHistogram) flush(isMoved []bool) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for i, v := range h.values {
-		if v-v == 0 && h.weights[i] > 0 {
+		if (v < lo || v > hi) && v-v == 0 && h.weight(i) > 0 {
 			lo, hi = min(lo, v), max(hi, v)
 		}
 	}
@@ -247,11 +253,17 @@ func (h *batchHistogram) flush(isMoved []bool) {
 		}
 	}
 	for i, v := range h.values {
-		if w := h.weights[i]; w > 0 && v-v == 0 {
-			if bin := h.binOf(v); bin >= 0 {
-				h.counts[bin] += w
-			}
+		if bin := h.binOf(v); bin >= 0 {
+			h.counts[bin] += h.weight(i)
 		}
 	}
 	h.values, h.weights = h.values[:0], h.weights[:0]
+}
+
+// weight returns how often value i occurs in the batch.
+func (h *batchHistogram) weight(i int) int64 {
+	if len(h.weights) == 0 {
+		return 1
+	}
+	return h.weights[i]
 }

@@ -49,8 +49,9 @@ type WindowVector struct {
 	// subtraction if Round is set, and differences are rounded to float32 always.
 	Double bool `json:"double"`
 	Round  bool `json:"round"`
-	// SingleSums computes mean and deviation with sums in float32, and quantiles in float32, as
-	// NumPy does for a float32 array that it reduces over its first axis.
+	// SingleSums computes mean and deviation with sums in float32, and quantiles from differences of
+	// neighbours in float32, as
+	// NumPy 1.26 does for a float32 array that it reduces over its first axis.
 	SingleSums bool `json:"single_sums"`
 	// DropFirst and DropLast are the numbers of rows at the ends of each episode that are no
 	// samples.
@@ -350,27 +351,51 @@ func (u *windowUnit) eachDifference(
 ) {
 	rows := b.values[u.columns[0]][s.base : s.base+s.rows]
 	references := b.values[u.reference[0]][s.base : s.base+s.rows]
-	buf := make([]float64, 0, min(windowRun, to-from))
+	clamp := func(r int) int { return min(max(r, 0), s.rows-1) }
+	buf := make([]float64, 0, windowRun)
 	for _, k := range u.offsets {
 		for t := from; t < to; {
-			buf = buf[:0]
-			for end := min(to, t+windowRun); t < end; t++ {
-				r := t + k
-				if r < 0 || r >= s.rows {
-					if b.isOmitting {
-						continue
-					}
-					r = min(max(r, 0), s.rows-1)
-				}
-				d := rows[r] - references[min(max(t+u.part.ReferenceRow, 0), s.rows-1)]
-				if !b.isDouble {
-					d = float64(float32(d))
-				}
-				buf = append(buf, d)
+			if len(buf) == windowRun {
+				emit(0, buf, nil)
+				buf = buf[:0]
 			}
-			emit(0, buf, nil)
+			j := u.part.ReferenceRow
+			n := min(to-t, windowRun-len(buf))
+			switch {
+			case t+k >= 0 && t+j >= 0 && max(t+k, t+j) < s.rows:
+				n = min(n, s.rows-t-max(k, j))
+				buf = appendDifferences(buf, rows[t+k:t+k+n], references[t+j:t+j+n], b.isDouble)
+			case b.isOmitting && clamp(t+k) != t+k:
+				n = 1
+			default:
+				n = 1
+				at, ref := clamp(t+k), clamp(t+j)
+				buf = appendDifferences(buf, rows[at:at+1], references[ref:ref+1], b.isDouble)
+			}
+			t += n
 		}
 	}
+	if len(buf) > 0 {
+		emit(0, buf, nil)
+	}
+}
+
+// appendDifferences appends a − b to dst, rounded to float32 unless isDouble.
+func appendDifferences(dst, a, b []float64, isDouble bool) []float64 {
+	n := len(dst)
+	dst = dst[:n+len(a)]
+	out := dst[n:]
+	b = b[:len(a)]
+	if isDouble {
+		for i, x := range a {
+			out[i] = x - b[i]
+		}
+		return dst
+	}
+	for i, x := range a {
+		out[i] = float64(float32(x - b[i]))
+	}
+	return dst
 }
 
 // eachConverted emits what Values makes of rows and their reference rows.
