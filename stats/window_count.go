@@ -60,10 +60,10 @@ func newWindowCounter(
 
 // windowBlock holds the columns of some episodes.
 type windowBlock struct {
-	values               map[*windowColumn][]float64
-	spans                []windowSpan
-	index                int
-	isOmitting, isDouble bool
+	values     map[*windowColumn][]float64
+	spans      []windowSpan
+	index      int
+	isOmitting bool
 }
 
 // readBlock returns a block of episodes. The last one that was read is held.
@@ -75,7 +75,6 @@ func (c *windowCounter) readBlock(ctx context.Context, i int) (*windowBlock, err
 	b := &windowBlock{
 		values:     map[*windowColumn][]float64{},
 		isOmitting: c.vector.Beyond == BeyondOmit,
-		isDouble:   c.vector.Double,
 		index:      i,
 	}
 	byKey := map[string][]*windowColumn{}
@@ -92,7 +91,6 @@ func (c *windowCounter) readBlock(ctx context.Context, i int) (*windowBlock, err
 		for _, col := range columns {
 			b.values[col] = make([]float64, 0, total)
 		}
-		isRounded := c.vector.Round && f.DType == robocache.Float64
 		blocks, _, err := Values(ctx, c.ds, f, c.blocks[i])
 		if err != nil {
 			return nil, err
@@ -104,7 +102,7 @@ func (c *windowCounter) readBlock(ctx context.Context, i int) (*windowBlock, err
 				to := b.values[col]
 				for at := col.number; at < len(values); at += f.Elements() {
 					v := values[at]
-					if isRounded {
+					if col.isRound {
 						v = float64(float32(v))
 					}
 					to = append(to, v)
@@ -149,6 +147,14 @@ func (c *windowCounter) eachUnit(
 		}
 	}
 	return nil
+}
+
+// lowestBit returns the number of low bits that are equal in all keys of the unit's values.
+func (u *windowUnit) lowestBit() int {
+	if u.part.Double || u.part.Reference == "" && u.part.Values == nil && !u.part.Round {
+		return 0
+	}
+	return 52 - 23 // float32
 }
 
 // windowDigit is the number of bits of a key that one pass over the windows determines.
@@ -234,13 +240,10 @@ func (c *windowCounter) countExact(
 func (c *windowCounter) setQuantiles(
 	ctx context.Context, units []*windowUnit, moments []*Moments, fs *robocache.FeatureStats,
 ) error {
-	lowest := 52 - 23 // low bits that are zero in the keys of float32 numbers
-	if c.vector.Double {
-		lowest = 0
-	}
 	searches := make([][]*keySearch, len(units))
 	most := 0
 	for i, u := range units {
+		lowest := u.lowestBit()
 		for k := range u.width {
 			s := newSearch(max(1, moments[i].N[k]))
 			if moments[i].N[k] > 0 {
@@ -257,7 +260,7 @@ func (c *windowCounter) setQuantiles(
 		err := c.eachUnit(ctx, units, func(i int, u *windowUnit, b *windowBlock) error {
 			for _, s := range b.spans {
 				u.eachRun(b, s, s.from, s.to, func(k int, values []float64, weights []int64) {
-					searches[i][k].countValues(values, weights, lowest, shift, digit)
+					searches[i][k].countValues(values, weights, u.lowestBit(), shift, digit)
 				})
 			}
 			return nil
@@ -271,7 +274,10 @@ func (c *windowCounter) setQuantiles(
 	for i, u := range units {
 		for k, s := range searches[i] {
 			n, at := moments[i].N[k], u.step*c.width+u.at+k
-			found := c.quantilesOf(n, func(r int64) float64 { return s.valueAtRank(r, lowest) })
+			found := c.quantilesOf(
+				n,
+				func(r int64) float64 { return s.valueAtRank(r, u.lowestBit()) },
+			)
 			for q, name := range Quantiles {
 				fs.Quantiles[name.Name][at] = clampFinite(found[q]) + 0
 			}

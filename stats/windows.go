@@ -30,6 +30,10 @@ type WindowPart struct {
 	// ReferenceRow is the offset of the reference row from the row of the sample. It is clamped to
 	// the episode.
 	ReferenceRow int `json:"reference_row"`
+	// Round rounds stored values to float32 before anything else. Double keeps differences and
+	// results of Values in float64; by default they are rounded to float32.
+	Round  bool `json:"round"`
+	Double bool `json:"double"`
 	// Values writes the ValuesWidth values of a row to dst, in place of a subtraction: row has the
 	// Columns, reference the ReferenceColumns. It must be safe for concurrent use.
 	Values      func(dst, row, reference []float64) `json:"-"`
@@ -45,10 +49,6 @@ type WindowVector struct {
 	Beyond string `json:"beyond"` // "": BeyondRepeat
 	// PerStep counts each row of a window separately: the statistics have shape (T, D).
 	PerStep bool `json:"per_step"`
-	// Double keeps differences in float64. By default stored values are rounded to float32 before a
-	// subtraction if Round is set, and differences are rounded to float32 always.
-	Double bool `json:"double"`
-	Round  bool `json:"round"`
 	// SingleSums computes mean and deviation with sums in float32, and quantiles from differences of
 	// neighbours in float32, as
 	// NumPy 1.26 does for a float32 array that it reduces over its first axis.
@@ -133,8 +133,9 @@ type windowUnit struct {
 
 // windowColumn is a column of a stream that is read.
 type windowColumn struct {
-	key    string
-	number int
+	key     string
+	number  int
+	isRound bool
 }
 
 // newUnits returns the units of a vector and its width.
@@ -196,7 +197,7 @@ func (c *windowCounter) partColumns(p *WindowPart) (columns, reference []*window
 			return nil, robocache.Misuse("statistics", robocache.Where{"stream": key}, "column").
 				Expected("0 to "+strconv.Itoa(width-1), strconv.Itoa(k))
 		}
-		at := windowColumn{key, k}
+		at := windowColumn{key, k, p.Round}
 		if c.columns[at] == nil {
 			c.columns[at] = &at
 		}
@@ -364,13 +365,13 @@ func (u *windowUnit) eachDifference(
 			switch {
 			case t+k >= 0 && t+j >= 0 && max(t+k, t+j) < s.rows:
 				n = min(n, s.rows-t-max(k, j))
-				buf = appendDifferences(buf, rows[t+k:t+k+n], references[t+j:t+j+n], b.isDouble)
+				buf = appendDifferences(buf, rows[t+k:t+k+n], references[t+j:t+j+n], u.part.Double)
 			case b.isOmitting && clamp(t+k) != t+k:
 				n = 1
 			default:
 				n = 1
 				at, ref := clamp(t+k), clamp(t+j)
-				buf = appendDifferences(buf, rows[at:at+1], references[ref:ref+1], b.isDouble)
+				buf = appendDifferences(buf, rows[at:at+1], references[ref:ref+1], u.part.Double)
 			}
 			t += n
 		}
@@ -422,7 +423,7 @@ func (u *windowUnit) eachConverted(
 				}
 				u.part.Values(dst, row, reference)
 				for c, v := range dst {
-					if !b.isDouble {
+					if !u.part.Double {
 						v = float64(float32(v))
 					}
 					columns[c][n] = v

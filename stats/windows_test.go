@@ -68,10 +68,11 @@ func TestWindowStatisticsEqualThoseOfMaterializedWindows(t *testing.T) {
 		t.Fatal(ds.Info().Keys())
 	}
 	parts := []stats.WindowPart{
-		{Key: "action", Columns: []int{6, 0}},
+		{Key: "action", Columns: []int{6, 0}, Round: true},
 		{
 			Key: "action", Columns: []int{1, 2, 6}, Reference: state,
 			ReferenceColumns: []int{2, 0, -1}, ReferenceRow: -1,
+			Round: true,
 		},
 	}
 	for _, v := range []stats.WindowVector{
@@ -82,7 +83,7 @@ func TestWindowStatisticsEqualThoseOfMaterializedWindows(t *testing.T) {
 		{Rows: []int{-12, 0, 5, 9}, PerStep: true},
 		{Rows: []int{-1, 5}, PerStep: true, Beyond: stats.BeyondOmit},
 	} {
-		v.Parts, v.Round = parts, true
+		v.Parts = parts
 		episodes := []int{0, 3, 4}
 		steps, width := windowRows(t, ds, &v, episodes)
 		if !v.PerStep {

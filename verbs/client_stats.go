@@ -73,10 +73,10 @@ func (c *ClientStats) compute(
 	}
 	f := ds.Info().Feature(action)
 	vectors := map[string]*stats.WindowVector{
-		"state": {Parts: []stats.WindowPart{{Key: state}}, Round: true},
+		"state": {Parts: []stats.WindowPart{{Key: state, Round: true}}},
 		"actions": {
-			Parts: []stats.WindowPart{{Key: action}}, Round: true,
-			Rows: rowsTo(cmp.Or(c.Horizon, openpiHorizon)),
+			Parts: []stats.WindowPart{{Key: action, Round: true}},
+			Rows:  rowsTo(cmp.Or(c.Horizon, openpiHorizon)),
 		},
 	}
 	if f != nil && c.Relative != nil {
@@ -112,7 +112,7 @@ func (c *ClientStats) gr00t(
 		f := &ds.Info().Features[i]
 		if f.RowBytes() > 0 && f.DType.Float() && f.Clock == "" {
 			vectors[f.Key] = &stats.WindowVector{
-				Parts: []stats.WindowPart{{Key: f.Key}}, Round: true, SingleSums: true,
+				Parts: []stats.WindowPart{{Key: f.Key, Round: true}}, SingleSums: true,
 			}
 			whole[f.Key] = nil
 		}

@@ -49,9 +49,18 @@ norm_stats.json, or stats.json and relative_stats.json.`,
 		)
 	flags := c.Flags()
 	flags.StringVar(&r.For, "for", "lerobot", "the trainer that reads them: lerobot, openpi, gr00t")
-	flags.IntVar(&r.Horizon, "horizon", 0, "rows of an action window (default 50 for openpi, 16 for gr00t)")
-	flags.StringSliceVar(&r.Relative, "relative", nil,
-		"actions relative to the state: columns for openpi (0-5,7), groups of modality.json for gr00t")
+	flags.IntVar(
+		&r.Horizon,
+		"horizon",
+		0,
+		"rows of an action window (default 50 for openpi, 16 for gr00t)",
+	)
+	flags.StringSliceVar(
+		&r.Relative,
+		"relative",
+		nil,
+		"actions relative to the state: columns for openpi (0-5,7), groups of modality.json for gr00t",
+	)
 	flags.BoolVar(&r.Exact, "exact", false,
 		"openpi: exact quantiles of all windows, in place of its histograms over batches of 32")
 	flags.StringVar(&r.State, "state", "", `the stream of the state (default "observation.state")`)
