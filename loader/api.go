@@ -193,6 +193,8 @@ type (
 	Output = plan.Output
 	// Normalizer describes the normalisation of each key of one source.
 	Normalizer = plan.Normalizer
+	// VectorState describes how a vector is made of columns as stored.
+	VectorState = plan.VectorState
 	// Normed describes the normalisation of one key.
 	Normed = plan.Normed
 	// CausalityReport states which samples the streams of a batch use.

@@ -15,7 +15,7 @@ const (
 	affine                  // a·x + b
 	shifted                 // x - a
 	kept                    // x
-	constant                // a
+	constant                // a; b is the stored value
 )
 
 // number is the normalization of one column of a step.
@@ -158,9 +158,9 @@ func (n *NormSpec) compileColumn(a, b float64, isConstant bool, f *norm) number 
 	case rule == "shift":
 		return number{how: shifted, a: low}
 	case rule == "lowest":
-		return number{how: constant, a: -1}
+		return number{constant, -1, low}
 	default:
-		return number{how: constant}
+		return number{how: constant, b: low}
 	}
 	switch span = f.roundStep(span + n.Epsilon); {
 	case n.Mode == "mean_std":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _checks
+from ._vector_norm import compute_vector, part_slices, restore_columns
 from ._errors import Malformed, Misuse
 
 __all__ = ["Normalizer"]
@@ -58,6 +59,13 @@ class Normalizer:
     of each row by dataset_index. If missing="pad" padded the rows, only the source's own numbers
     are normalized (dims).
 
+    A robocache.Vector is made of the columns of its parts as stored, one part after the other, and
+    inverse returns these columns: norm.slices(key) has the place of each part. Both need the
+    reference rows of relative parts by the key of their stream, without an axis of rows:
+    norm.inverse({"action": chunk, "observation.state": state})["action"]. The result is on the
+    host's NumPy path, and equals the vectors of the loader bit by bit, except for sines, cosines
+    and rotations.
+
     Args:
         state: What state_dict() returned. Default None: an empty Normalizer.
 
@@ -75,6 +83,7 @@ class Normalizer:
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self._keys: dict[str, dict[str, Any]] = {}
+        self._vectors: dict[str, dict[str, Any]] = {}
         self._sources: dict[str, Normalizer] = {}
         if state is not None:
             self.load_state_dict(state)
@@ -83,9 +92,9 @@ class Normalizer:
     def of(cls, sources: list[dict[str, Any]]) -> Normalizer:
         """Returns the Normalizer for the engine's description of a loader, one entry per source."""
         if len(sources) == 1:
-            return cls({"version": 1, "keys": sources[0]["keys"]})
+            return cls({"version": 1, **_content_of(sources[0])})
         return cls(
-            {"version": 1, "sources": [{"name": s["name"], "keys": s["keys"]} for s in sources]}
+            {"version": 1, "sources": [{"name": s["name"], **_content_of(s)} for s in sources]}
         )
 
     @classmethod
@@ -107,15 +116,11 @@ class Normalizer:
             return {
                 "version": 1,
                 "sources": [
-                    {"name": n, "keys": s.state_dict()["keys"]} for n, s in self._sources.items()
+                    {"name": n, **_content_of(s.state_dict())} for n, s in self._sources.items()
                 ],
             }
-        return {
-            "version": 1,
-            "keys": {
-                k: {n: v for n, v in one.items() if n in _FIELDS} for k, one in self._keys.items()
-            },
-        }
+        keys = {k: {n: v for n, v in one.items() if n in _FIELDS} for k, one in self._keys.items()}
+        return {"version": 1, **_content_of({"keys": keys, "vectors": self._vectors})}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the content by a state.
@@ -135,10 +140,13 @@ class Normalizer:
             raise Misuse(f"a normalizer's state of version {state.get('version')!r}: expected 1")
         try:
             self._sources = {
-                str(s["name"]): Normalizer({"version": 1, "keys": s["keys"]})
+                str(s["name"]): Normalizer({"version": 1, **_content_of(s)})
                 for s in state.get("sources", ())
             }
             self._keys = {k: _check_entry(k, one) for k, one in state.get("keys", {}).items()}
+            self._vectors = {k: dict(one) for k, one in state.get("vectors", {}).items()}
+            for one in self._vectors.values():
+                part_slices(one)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise Malformed(
                 f"a normalizer's state: {type(e).__name__}: {e}",
@@ -153,6 +161,23 @@ class Normalizer:
             if self._sources
             else list(self._keys)
         )
+
+    @property
+    def vectors(self) -> list[str]:
+        """The keys of the vectors."""
+        own = [k for s in self._sources.values() for k in s.vectors]
+        return list(dict.fromkeys([*self._vectors, *own]))
+
+    def slices(self, key: str) -> dict[str, slice]:
+        """Returns {name of the part: place among the stored columns} of a vector.
+
+        Args:
+            key: The key of the vector.
+
+        Raises:
+            Misuse: There is no such vector.
+        """
+        return part_slices(self._vectors[_checks.check_key(key, self._vectors, "vector")])
 
     @property
     def sources(self) -> list[str]:
@@ -193,7 +218,7 @@ class Normalizer:
         Raises:
             Misuse: No key is normalized, or a shape or type does not fit.
         """
-        return self._apply_keys(batch, _normalize_key)
+        return self._apply_keys(batch, _normalize_key, compute_vector)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the batch before normalization, a new dict. Clipped values stay clipped.
@@ -204,27 +229,42 @@ class Normalizer:
         Raises:
             Misuse: No key is normalized, or a shape or type does not fit.
         """
-        return self._apply_keys(batch, _denormalize_key)
+        return self._apply_keys(batch, _denormalize_key, restore_columns)
 
-    def _apply_keys(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
-        """Applies `how` to the normalized keys of a batch."""
+    def _apply_keys(self, batch: Mapping[str, Any], how: Any, vectors: Any) -> dict[str, Any]:
+        """Applies `how` to the normalized keys of a batch, and `vectors` to its vectors."""
         if not isinstance(batch, Mapping):
             raise Misuse(
                 f"a batch of {type(batch).__name__}: expected a dict by key",
                 hint='norm({"action": x})["action"]',
             )
-        known = self.keys
+        known = [*self.keys, *self.vectors]
         if known and batch and not set(known) & set(batch):
             raise Misuse(
                 f"none of {', '.join(map(repr, batch))} was normalised",
                 hint=_checks.nearest_names(str(next(iter(batch))), known),
             )
         if self._sources:
+            if named := set(self.vectors) & set(batch):
+                raise Misuse(
+                    f"the vector {min(named)!r} of a mixture",
+                    hint=f"one source's: normalizer[{self.sources[0]!r}]",
+                )
             return self._apply_mixture(batch, how)
-        return {
+        out = {
             k: how(self._keys[k], _as_numbers(k, v)) if k in self._keys else v
             for k, v in batch.items()
         }
+        if self._vectors:
+            host = {k: _to_host(_as_numbers(k, v)) for k, v in batch.items() if self._reads(k)}
+            for k in set(self._vectors) & set(batch):
+                out[k] = _like(batch[k], vectors(k, self._vectors[k], host, host[k]))
+        return out
+
+    def _reads(self, key: str) -> bool:
+        """Returns whether a vector reads a key of a batch."""
+        parts = [p for one in self._vectors.values() for p in one["parts"]]
+        return key in self._vectors or any(p.get("key") == key for p in parts)
 
     def _apply_mixture(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
         """Applies `how` to a batch of a mixture, with the source of each row."""
@@ -265,8 +305,21 @@ class Normalizer:
     def __repr__(self) -> str:
         if self._sources:
             return f"<robocache.Normalizer of the sources {', '.join(self._sources)}>"
-        what = ", ".join(f"{k} ({one['mode']})" for k, one in self._keys.items())
+        names = [f"{k} ({one['mode']})" for k, one in self._keys.items()]
+        what = ", ".join([*names, *(f"{k} (vector)" for k in self._vectors)])
         return f"<robocache.Normalizer of {what or 'nothing'}>"
+
+
+def _content_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys and the vectors of a state."""
+    vectors = state.get("vectors")
+    return {"keys": state["keys"], **({"vectors": vectors} if vectors else {})}
+
+
+def _like(v: Any, x: np.ndarray) -> Any:
+    """Returns an array as a tensor on the device of v, if v is a tensor."""
+    torch = _torch_of(v)
+    return torch.from_numpy(x).to(v.device) if torch else x
 
 
 def _check_entry(key: str, one: Mapping[str, Any]) -> dict[str, Any]:

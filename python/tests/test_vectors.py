@@ -226,11 +226,68 @@ def test_parts_have_keys_of_their_own(small: str) -> None:
     assert np.asarray(item["v.arm_is_pad"]).tolist() == [False, True]
 
 
+def test_normalizer_restores_what_openpi_delivers() -> None:
+    reference: Any = {"relative": "difference", "reference": ("observation.state", 0)}
+    low, high = np.linspace(-1, -0.5, 14), np.linspace(0.5, 2, 14)
+    norm = {"mode": "quantiles", "low": low, "high": high, "epsilon": 1e-6}
+    arms = Part("action", 0, 14, name="arms", norm=norm, precision="float32", **reference)
+    rest = Part("action", columns=[20, 19], name="rest", norm="sin_cos")
+    vectors = {"chunk": Vector(parts=[arms, rest], rows=range(4), length=6, width=32)}
+    data = MapDataset(
+        dataset_path("g1_v21"), keys=["observation.state"], vectors=vectors, episodes=[0]
+    )
+    raw = MapDataset(
+        dataset_path("g1_v21"), windows=robocache.Windows(rows={"action": range(4)}), episodes=[0]
+    )
+    rows = [0, 7, 220]
+    state, chunk = (stack(data.__getitems__(rows), k) for k in ("observation.state", "chunk"))
+    action = stack(raw.__getitems__(rows), "action")
+    stored = np.concatenate([action[..., :14], action[..., [20, 19]]], -1)
+    inverse = data.normalizer.inverse({"chunk": chunk, "observation.state": state})
+    assert np.abs(inverse["chunk"] - stored).max() < 1e-6
+    assert data.normalizer.slices("chunk") == {"arms": slice(0, 14), "rest": slice(14, 16)}
+    loaded = robocache.Normalizer.from_state_dict(
+        json.loads(json.dumps(data.normalizer.state_dict()))
+    )
+    again = loaded({"chunk": stored, "observation.state": state})["chunk"]
+    check_bits(again[..., :14], chunk[..., :14], "apply")
+    assert np.abs(again - chunk).max() <= 2**-23
+    with pytest.raises(robocache.Misuse, match="relative to 'observation.state'"):
+        loaded.inverse({"chunk": chunk})
+    with pytest.raises(robocache.Misuse, match="expected"):
+        loaded.inverse({"chunk": chunk[..., :9], "observation.state": state})
+
+
+@pytest.mark.parametrize(
+    "form", ["quat", "quat_wxyz", "rotvec", "matrix", "rot6d", "rot6d_columns", "xyz", "ZYX", "zxz"]
+)
+def test_poses_come_back_in_every_form(tmp_path: Path, form: str) -> None:
+    rng = np.random.default_rng(0)
+    streams = {"action": rng.normal(size=(1, 9, 7)).astype(np.float32)}
+    path = write_rows(tmp_path / "data", streams)
+    pose = Part("action", relative="pose", rotation=("rotvec", form))
+    vectors = {"v": Vector(parts=[pose], rows=[0, 1, 2], dtype="float64")}
+    data = MapDataset(path, vectors=vectors)
+    items = data.__getitems__([0, 1, 5])
+    chunk = stack(items, "v")
+    rows = np.stack([np.float64(streams["action"][0][i : i + 3]) for i in (0, 1, 5)])
+    norm = data.normalizer
+    batch = {"v": rows, "action": rows[:, 0]}
+    defined = slice(form == "zxz", None)  # Only the sum of two angles is, for no rotation.
+    assert np.abs(norm(batch)["v"] - chunk)[:, defined].max() < 1e-9
+    back = norm.inverse({"v": chunk, "action": rows[:, 0]})["v"]
+    assert np.abs(back[..., [0, 1, 2, 6]] - rows[..., [0, 1, 2, 6]]).max() < 1e-9
+    again = norm({"v": back, "action": rows[:, 0]})["v"]  # A rotation vector above π differs.
+    assert np.abs(again - chunk)[:, defined].max() < 1e-9
+
+
 def test_vectors_take_the_place_of_streams(small: str) -> None:
     vectors = {"action": Vector(parts=[Part("action", columns=[2]), Part("observation.state", 0)])}
     batch = next(iter(Loader(small, vectors=vectors, batch_size=10, shuffle=False)))
     assert np.asarray(batch["action"])[3].tolist() == [11, -9, -10, -11]
     assert np.asarray(batch["observation.state"]).shape == (10, 3)
+    with pytest.raises(robocache.Unsupported, match="contract of a loader with vectors"):
+        Loader(small, vectors=vectors).contract()
     with pytest.raises(robocache.Misuse, match="rows of the vector"):
         Loader(small, vectors=vectors, delta_timestamps={"action": [0]})
 

@@ -18,6 +18,12 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 			WithHint("Take the contract of a loader of the source whose robot will run the policy.")
 	}
 	src := p.Sources[0]
+	if vectors := src.Config.Vectors; len(vectors) > 0 {
+		return nil, robocache.Unsupported("contract", robocache.Where{"vector": vectors[0].Key},
+			"the contract of a loader with vectors").
+			WithHint("Take the contract of a loader without vectors, and compute them on the robot " +
+				"by the normalizer of this one.")
+	}
 	observed := src.observedColumns()
 	for _, c := range observed {
 		if err := src.checkObservable(c); err != nil {

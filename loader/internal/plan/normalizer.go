@@ -4,6 +4,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/options"
+	"github.com/goatnote-inc/robocache/vector"
 )
 
 // Normalizer describes the normalization of the keys of one source. It is small and readable, so
@@ -11,6 +12,8 @@ import (
 type Normalizer struct {
 	Name string            `json:"name,omitempty"` // of a mixture's source
 	Keys map[string]Normed `json:"keys"`
+	// Vectors describes the vectors, by the key of the batch.
+	Vectors map[string]VectorState `json:"vectors,omitempty"`
 }
 
 // Normed describes the normalization of one key: (x-shift)/scale for mean_std, else
@@ -34,12 +37,25 @@ type Normed struct {
 	Width int   `json:"width,omitempty"` // number of numbers of the padded row
 }
 
+// VectorState describes how a vector is made of columns as stored.
+type VectorState struct {
+	Parts  []vector.State  `json:"parts"`
+	Rows   int             `json:"rows"` // 0: the vector has no axis of rows
+	Length int             `json:"length"`
+	Width  int             `json:"width"`
+	DType  robocache.DType `json:"dtype"`
+}
+
 // Normalizers describes the normalization of each source.
 func (p *Plan) Normalizers() []Normalizer {
 	out := make([]Normalizer, len(p.Sources))
 	for i, src := range p.Sources {
 		out[i] = Normalizer{Name: src.Name, Keys: map[string]Normed{}}
 		for _, c := range src.Columns {
+			if v, ok := c.Kind.(*column.VectorColumn); ok {
+				out[i].addVector(v)
+				continue
+			}
 			f := c.Normalization()
 			if f == nil {
 				continue
@@ -70,6 +86,23 @@ func (p *Plan) Normalizers() []Normalizer {
 		}
 	}
 	return out
+}
+
+// addVector adds the description of a vector.
+func (n *Normalizer) addVector(c *column.VectorColumn) {
+	v := VectorState{
+		Length: c.Steps,
+		Width:  c.Elements,
+		DType:  c.OutDType,
+		Rows:   len(c.Options.Rows),
+	}
+	for _, p := range c.Parts {
+		v.Parts = append(v.Parts, p.State())
+	}
+	if n.Vectors == nil {
+		n.Vectors = map[string]VectorState{}
+	}
+	n.Vectors[c.Key] = v
 }
 
 // SettledNormalize returns the normalization of each source with its vectors. A loader with these
