@@ -170,6 +170,7 @@ type keySearch struct {
 	least uint64    // key of the smallest value; the search uses distances from it
 	pre   []uint64  // prefixes of the wanted keys
 	hists [][]int64 // for each prefix: counts of the next digit
+	slots []uint8   // see prefixSlots
 }
 
 type target struct {
@@ -187,7 +188,7 @@ func newSearch(n int64) *keySearch {
 }
 
 func (s *keySearch) beginDigit(digit int) {
-	s.pre, s.hists = s.pre[:0], s.hists[:0]
+	s.pre, s.hists, s.slots = s.pre[:0], s.hists[:0], nil
 	for _, t := range s.want { // sorted, and so are their prefixes
 		if n := len(s.pre); n == 0 || s.pre[n-1] != t.prefix {
 			s.pre, s.hists = append(s.pre, t.prefix), append(s.hists, make([]int64, 1<<digit))

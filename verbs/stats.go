@@ -3,7 +3,9 @@ package verbs
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -31,6 +33,7 @@ type StatsRequest struct {
 	SkipBad bool `json:"skip_bad"`
 	// Episodes lists the indices of the episodes to count, such as 0,3,5-9; empty: all.
 	Episodes string `json:"episodes"`
+	ClientStats
 }
 
 // Statistics is the result of Stats.
@@ -38,10 +41,17 @@ type Statistics struct {
 	Stats    robocache.Stats
 	Features []robocache.Feature // of the dataset, in its order
 	Findings []robocache.Finding // about episodes that were left out
+	// Files are the files of a client that counts windows; nil: Stats is lerobot's stats.json.
+	Files map[string]any
 }
 
-// JSON returns the text of stats.json.
-func (s *Statistics) JSON() ([]byte, error) { return stats.Marshal(s.Stats) }
+// JSON returns the text of stats.json, or of all files of a client by name.
+func (s *Statistics) JSON() ([]byte, error) {
+	if s.Files != nil {
+		return json.Marshal(s.Files)
+	}
+	return stats.Marshal(s.Stats)
+}
 
 // MarshalJSON returns the text of stats.json.
 func (s *Statistics) MarshalJSON() ([]byte, error) { return s.JSON() }
@@ -67,6 +77,12 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 		)
 	case r.Keys != nil && len(r.Keys) == 0:
 		return nil, misuse("%s names no feature", name("keys"))
+	case r.ofWindows() && (r.Keys != nil || r.SkipBad || r.Write && r.For == "openpi"):
+		return nil, misuse("%s is not for %s", name("keys")+", "+name("skip_bad")+" and "+
+			name("write"), robocache.Option("for", r.For))
+	}
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	ds, err := r.Opening.Open(ctx, r.URI, r.HZ)
 	if err != nil {
@@ -83,6 +99,9 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 	if opt.Episodes, err = ds.Info().ParseEpisodes(r.Episodes); err != nil {
 		return nil, err
 	}
+	if r.ofWindows() {
+		return s, r.countWindows(ctx, ds, s, opt.Episodes, o)
+	}
 	if s.Stats, err = stats.Compute(ctx, ds, opt); err != nil {
 		return nil, err
 	}
@@ -96,6 +115,33 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 	}
 	o.note(FindingsText(s.Findings))
 	return s, nil
+}
+
+// countWindows sets the statistics of a client that counts windows, and writes its files if the
+// request names a folder.
+func (r *StatsRequest) countWindows(
+	ctx context.Context, ds robocache.Dataset, s *Statistics, episodes []int, o Observer,
+) error {
+	opt := stats.WindowOptions{
+		Episodes:  episodes,
+		OnFinding: func(f robocache.Finding) { s.Findings = append(s.Findings, f) },
+	}
+	files, counted, err := r.compute(ctx, ds, opt)
+	if err != nil {
+		return err
+	}
+	s.Files, s.Stats, s.Features = files, counted, nil
+	for _, key := range slices.Sorted(maps.Keys(counted)) {
+		s.Features = append(s.Features, robocache.Feature{Key: key})
+	}
+	o.note(FindingsText(s.Findings))
+	switch {
+	case r.Write:
+		return files.write(ctx, filepath.Join(r.URI, "meta"), o)
+	case r.Out != "":
+		return files.write(ctx, r.Out, o)
+	}
+	return nil
 }
 
 // writeFile writes the statistics to the file that the request names, if it names one.

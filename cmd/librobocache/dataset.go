@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/vector"
 )
 
 // sharedDataset is an open dataset. Its handle and the maps and loaders over it use it together.
@@ -215,6 +216,42 @@ type statsArgs struct {
 	Episodes []int             `json:"episodes"`
 	Frames   stats.FramePolicy `json:"frames"`
 	SkipBad  bool              `json:"skip_bad"`
+	Windows  *windowArgs       `json:"windows"` // in place of streams
+}
+
+// windowArgs are the vectors whose statistics are counted over windows, and how.
+type windowArgs struct {
+	Vectors    map[string]vector.Spec `json:"vectors"`
+	PerStep    bool                   `json:"per_step"`
+	Drop       bool                   `json:"drop"`
+	DropFirst  int                    `json:"drop_n_first_frames"`
+	DropLast   int                    `json:"drop_n_last_frames"`
+	SingleSums bool                   `json:"single_sums"`
+	Histogram  int                    `json:"histogram"`
+	Batch      int                    `json:"batch_size"`
+	WholeBatch bool                   `json:"drop_last"`
+}
+
+// countWindows returns the statistics of vectors over the windows of some episodes.
+func (s *sharedDataset) countWindows(
+	ctx context, a *windowArgs, episodes []int,
+) (robocache.Stats, error) {
+	all := map[string]*stats.WindowVector{}
+	for name, spec := range a.Vectors {
+		v, err := stats.VectorWindows(s.Dataset, &spec)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"vector": name})
+		}
+		v.PerStep, v.SingleSums = a.PerStep, a.SingleSums
+		v.DropFirst, v.DropLast = a.DropFirst, a.DropLast
+		if a.Drop {
+			v.Beyond = stats.BeyondDrop
+		}
+		all[name] = v
+	}
+	return stats.Windows(ctx, s.Dataset, all, stats.WindowOptions{
+		Episodes: episodes, Histogram: a.Histogram, Batch: a.Batch, DropLast: a.WholeBatch,
+	})
 }
 
 // readStats returns the stored statistics, or computes them.
@@ -226,11 +263,20 @@ func (s *sharedDataset) readStats(ctx context, a *statsArgs) (any, error) {
 		if positions, err = s.Info().EpisodePositions(a.Episodes); err != nil {
 			return nil, err
 		}
-		st, err = stats.Compute(
-			ctx,
-			s.Dataset,
-			stats.Options{Keys: a.Keys, Episodes: positions, Frames: a.Frames, SkipBad: a.SkipBad},
-		)
+		if a.Windows != nil {
+			st, err = s.countWindows(ctx, a.Windows, positions)
+		} else {
+			st, err = stats.Compute(
+				ctx,
+				s.Dataset,
+				stats.Options{
+					Keys:     a.Keys,
+					Episodes: positions,
+					Frames:   a.Frames,
+					SkipBad:  a.SkipBad,
+				},
+			)
+		}
 	} else {
 		st, err = s.Stats(ctx)
 	}

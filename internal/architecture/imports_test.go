@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 		"internal/jsonmeta",
 		"internal/lru",
 	},
-	"stats": {"", "video", "internal/crash"},
+	"stats": {"", "video", "vector", "internal/crash"},
 	"format": {
 		"",
 		"store",

@@ -16,10 +16,16 @@ func newStats() *cobra.Command {
 		Short: "exact count, min, max, mean, std and quantiles of every feature",
 		Long: `stats computes statistics of every row of every numeric feature in float64, with exact quantiles,
 and of the images of every camera (scaled to [0,1], per channel). It prints them, writes them to a
-file, or stores them in the dataset.`,
+file, or stores them in the dataset.
+
+--for openpi and --for gr00t count what these trainers count: the windows of actions, after the
+actions in --relative became relative to the state. --out is then the folder of their files:
+norm_stats.json, or stats.json and relative_stats.json.`,
 		Example: `  robocache stats ./my_dataset
   robocache stats ./my_dataset --frames none --out stats.json
-  robocache stats ./my_dataset --write`,
+  robocache stats ./my_dataset --write
+  robocache stats ./my_dataset --for openpi --relative 0-5 --out assets/my_dataset
+  robocache stats ./my_dataset --for gr00t --relative left_arm,right_arm --write`,
 		Args: cobra.ExactArgs(1),
 	}
 	addOpening(c, &r.Opening)
@@ -41,6 +47,24 @@ file, or stores them in the dataset.`,
 			false,
 			"leave out episodes that cannot be read (exit code 3) instead of failing",
 		)
+	flags := c.Flags()
+	flags.StringVar(&r.For, "for", "lerobot", "the trainer that reads them: lerobot, openpi, gr00t")
+	flags.IntVar(
+		&r.Horizon,
+		"horizon",
+		0,
+		"rows of an action window (default 50 for openpi, 16 for gr00t)",
+	)
+	flags.StringSliceVar(
+		&r.Relative,
+		"relative",
+		nil,
+		"actions relative to the state: columns for openpi (0-5,7), groups of modality.json for gr00t",
+	)
+	flags.BoolVar(&r.Exact, "exact", false,
+		"openpi: exact quantiles of all windows, in place of its histograms over batches of 32")
+	flags.StringVar(&r.State, "state", "", `the stream of the state (default "observation.state")`)
+	flags.StringVar(&r.Action, "action", "", `the stream of the action (default "action")`)
 	addEpisodes(c, &r.Episodes)
 	rejectEmpty(c, "frames")
 	return addRun(c, &r, verbs.Stats, func(w io.Writer, s *verbs.Statistics) {
