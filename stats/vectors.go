@@ -69,7 +69,7 @@ func referenceColumnsOf(s *vector.PartSpec, columns []int) []int {
 		if s.Reference != nil {
 			out[c] = s.Reference.Start + c
 		}
-		if slices.Contains(s.Absolute, c) || slices.Contains(s.IsRelative, c) {
+		if s.AllRelative || slices.Contains(s.Absolute, c) || slices.Contains(s.IsRelative, c) {
 			out[c] = -1
 		}
 	}

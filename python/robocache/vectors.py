@@ -69,7 +69,9 @@ class Part:
             - "precision": "float64" (default), "float32", or "mixed": the quotient is rounded to
               float32, and the rest is computed in float32.
 
-            Without numbers, the statistics of the dataset apply. Default: not normalized.
+            Without numbers, the statistics of the dataset apply to columns as stored. Other parts,
+            and all with "per_step" (one row of numbers per step), are counted at opening, over
+            the windows of the selected episodes. Default: not normalized.
 
     Example:
         robocache.Part("action", 0, 7, relative="difference", reference=("observation.state", 0))

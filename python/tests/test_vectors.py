@@ -297,9 +297,29 @@ def test_statistics_of_the_dataset_normalize_absolute_parts(small: str) -> None:
     batch = next(iter(Loader(small, vectors=vectors, batch_size=10, shuffle=False)))
     want = np.linspace(-1, 1, 10, dtype=np.float32)[:, None] * np.ones(2, np.float32)
     assert np.allclose(np.asarray(batch["v"]), want, atol=1e-6)
-    part = Part("action", relative="difference", norm="min_max")
-    with pytest.raises(robocache.Unsupported, match="without numbers"):
-        Loader(small, vectors={"v": Vector(parts=[part])})
+
+
+@pytest.mark.parametrize("per_step", [False, True])
+def test_relative_parts_are_normalized_over_windows(tmp_path: Path, per_step: bool) -> None:
+    rng = np.random.default_rng(3)
+    keys = ("action", "observation.state")
+    streams = {k: rng.normal(size=(3, 11, 4)).astype(np.float32) for k in keys}
+    path = write_rows(tmp_path / "data", streams)
+    norm = {"mode": "min_max", "per_step": per_step}
+    part = Part(
+        *("action", 0, 3),
+        **{"relative": "difference", "reference": ("observation.state", 1), "norm": norm},
+        precision="mixed",
+    )
+    data = MapDataset(path, vectors={"v": Vector(parts=[part], rows=range(4))}, episodes=[0, 2])
+    action, state = (np.float64(streams[k][[0, 2]]) for k in keys)
+    rows = np.minimum(np.arange(11)[:, None] + np.arange(4), 10)
+    windows = action[:, rows, :3] - state[:, :, None, 1:]
+    axes = (0, 1) if per_step else (0, 1, 2)
+    low, high = windows.min(axes), windows.max(axes)
+    want = 2 * ((windows - low) / (high - low)) - 1
+    got = stack(data.__getitems__(list(range(22))), "v")
+    check_bits(got, want.reshape(22, 4, 3).astype(np.float32), "v")
 
 
 def test_dropout_is_a_function_of_seed_epoch_and_sample(small: str) -> None:

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/options"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/vector"
 )
 
@@ -140,59 +141,129 @@ func (src *Source) inputOf(c *column.VectorColumn, key string, offsets []int) (i
 	return len(c.Inputs) - 1, nil
 }
 
-// setVectorNorms sets the statistics of the parts that are normalized without numbers of their own.
+// setVectorNorms sets the statistics of the parts that are normalized without numbers of their own:
+// those of the dataset for columns as stored, else those of the values over all windows.
 func (src *Source) setVectorNorms(ctx context.Context) error {
-	var missing []normalized
-	for _, part := range src.partsWithoutNumbers() {
-		n := part.Spec.Norm
-		if part.Spec.Relative != vector.Absolute || part.Spec.Rotation != nil || n.PerStep ||
-			n.Mode == "affine" {
-			return robocache.Unsupported("loader", robocache.Where{"stream": part.Spec.Key},
-				"vectors: the part %s is normalized without numbers, and the dataset has no "+
-					"statistics of such values", part.Spec.Label()).
-				WithHint(`Pass the numbers: norm={"mode": …, "low": […], "high": […]}.`)
+	var stored []normalized
+	var storedParts []*vector.Part
+	for _, x := range src.partsWithoutNumbers() {
+		n := x.part.Spec.Norm
+		if n.Mode == "affine" {
+			return options.Misuse("vectors: "+x.column.Key+": norm", "scale and offset", "none")
 		}
-		mode := n.Mode
-		if mode == "limits" {
-			mode = "min_max"
+		norm := options.Norm{Mode: n.Mode}
+		if n.Mode == "limits" {
+			norm.Mode = "min_max"
 		}
-		c := *src.inputColumn(part.Spec.Key)
-		missing = append(missing, normalized{&c, options.Norm{Mode: mode}})
+		if x.part.Spec.Relative != vector.Absolute || x.part.Spec.Rotation != nil || n.PerStep {
+			if err := src.countWindows(ctx, x, &norm); err != nil {
+				return robocache.At(err, robocache.Where{"vector": x.column.Key})
+			}
+			continue
+		}
+		c := *src.inputColumn(x.part.Spec.Key)
+		stored = append(stored, normalized{&c, norm})
+		storedParts = append(storedParts, x.part)
 	}
-	if len(missing) == 0 {
+	if len(stored) == 0 {
 		return nil
 	}
-	stats, err := src.findStatistics(ctx, missing)
+	found, err := src.findStatistics(ctx, stored)
 	if err != nil {
 		return err
 	}
-	for i, part := range src.partsWithoutNumbers() {
-		c := &missing[i]
-		low, high, err := normVectors(&c.norm, c.Column, stats[c.Key])
+	for i, part := range storedParts {
+		c := &stored[i]
+		low, high, err := normVectors(&c.norm, c.Column, found[c.Key])
 		if err != nil {
 			return err
 		}
-		n := *part.Spec.Norm
-		a, b := vector.Rows{part.Pick(low)}, vector.Rows{part.Pick(high)}
-		if n.Mode == "mean_std" {
-			n.Mean, n.Std = a, b
-		} else {
-			n.Low, n.High = a, b
-		}
-		if err := part.SetNorm(n, 1); err != nil {
+		err = setNumbers(part, vector.Rows{part.Pick(low)}, vector.Rows{part.Pick(high)}, 1)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// setNumbers sets the statistics of a part.
+func setNumbers(part *vector.Part, low, high vector.Rows, steps int) error {
+	n := *part.Spec.Norm
+	if n.Mode == "mean_std" {
+		n.Mean, n.Std = low, high
+	} else {
+		n.Low, n.High = low, high
+	}
+	return part.SetNorm(n, steps)
+}
+
+// countWindows computes the statistics of a part over the windows of the selected episodes.
+func (src *Source) countWindows(ctx context.Context, x vectorPart, norm *options.Norm) error {
+	part, spec := x.part, vector.Spec{
+		Parts: []vector.PartSpec{x.part.Spec},
+		Rows:  x.column.Options.Rows,
+	}
+	where := robocache.Where{"stream": part.Spec.Key}
+	var inputs []normalized
+	for _, key := range spec.Needs() {
+		c := src.inputColumn(key)
+		if c.Time != nil {
+			return robocache.Unsupported("loader", where,
+				"vectors: statistics of windows on another clock than the samples").
+				WithHint(`Pass the numbers: norm={"mode": …, "low": […], "high": […]}.`)
+		}
+		inputs = append(inputs, normalized{Column: c})
+	}
+	files := src.filesOf(ctx)
+	bytes, reason, err := src.passCost(ctx, inputs, &files)
+	if err != nil {
+		return err
+	}
+	if reason != "" && !src.Config.ComputeStats {
+		return robocache.Misuse("loader", where,
+			"vectors: the statistics of the part %s are computed over windows, and %s",
+			part.Spec.Label(), reason).
+			WithHint("Pass %s, or the numbers.", robocache.Option("stats", "compute"))
+	}
+	src.logProgress("vectors: statistics of %s over the windows of %d episodes (%s of values)",
+		part.Spec.Label(), src.Table.Len(), sizeText(bytes))
+	windows, err := stats.VectorWindows(src.Dataset, &spec)
+	if err != nil {
+		return err
+	}
+	windows.PerStep = part.Spec.Norm.PerStep
+	windows.DropFirst, windows.DropLast = src.Config.DropFirst, src.Config.DropTail
+	opt := stats.WindowOptions{
+		Threads: src.Config.Threads,
+		Budget:  min(256<<20, int64(src.Config.MemoryBudget)/8),
+	}
+	for i := range src.Table.Len() {
+		opt.Episodes = append(opt.Episodes, src.Table.Episode(i))
+	}
+	found, err := stats.Windows(ctx, src.Dataset,
+		map[string]*stats.WindowVector{part.Spec.Label(): windows}, opt)
+	if err != nil {
+		return err
+	}
+	low, high := norm.Of(found[part.Spec.Label()])
+	n := part.ValueWidth()
+	rows := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, n)) }
+	return setNumbers(part, rows(low), rows(high), len(spec.Offsets()))
+}
+
+// vectorPart is a part of a vector.
+type vectorPart struct {
+	column *column.VectorColumn
+	part   *vector.Part
+}
+
 // partsWithoutNumbers returns the parts whose norm has no numbers, in the order of the vectors.
-func (src *Source) partsWithoutNumbers() (parts []*vector.Part) {
+func (src *Source) partsWithoutNumbers() (parts []vectorPart) {
 	for _, c := range src.Columns {
 		v, _ := c.Kind.(*column.VectorColumn)
 		for i := 0; v != nil && i < len(v.Parts); i++ {
 			if n := v.Parts[i].Spec.Norm; n != nil && !n.HasNumbers() {
-				parts = append(parts, v.Parts[i].Part)
+				parts = append(parts, vectorPart{v, v.Parts[i].Part})
 			}
 		}
 	}
