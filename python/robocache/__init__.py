@@ -233,6 +233,7 @@ _MODULES_OF_NAMES = {
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),
     "ray": "ray",
     "openpi": "openpi",
+    "gr00t": "gr00t",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 
