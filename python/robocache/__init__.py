@@ -228,6 +228,7 @@ _MODULES_OF_NAMES = {
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),
     "ray": "ray",
     "openpi": "openpi",
+    "diffusion_policy": "diffusion_policy",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 
