@@ -234,6 +234,7 @@ _MODULES_OF_NAMES = {
     "ray": "ray",
     "openpi": "openpi",
     "gr00t": "gr00t",
+    "diffusion_policy": "diffusion_policy",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 
