@@ -145,7 +145,7 @@ test-zarr: native ## open written Zarr with zarr 2.12.0 and numcodecs 0.10.2 (in
 	$(GO) test -count=1 ./format/zarr
 
 # test-fast omits integration tests and sweeps over all kernels; -short reduces the others.
-SLOW_PACKAGES := /(shard|submit|view|kernel/cuda|kernel/conform|internal/e2e|internal/cli)(/|$$)
+SLOW_PACKAGES := /(shard|submit|view|kernel/cuda|kernel/conform|live/transport/dds|internal/e2e|internal/cli)(/|$$)
 test-fast: build ## run unit tests of Go and Python without peers: two minutes once built
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-fast-go test-fast-python
 

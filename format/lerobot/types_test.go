@@ -63,6 +63,10 @@ func madeByLeRobot(t *testing.T) (string, *wantTypes) {
 		if typesOnce.skip = os.Getenv("ROBOCACHE_SKIP_ORACLES"); typesOnce.skip != "" {
 			return
 		}
+		if testing.Short() {
+			typesOnce.skip = "starts LeRobot: some 8 s"
+			return
+		}
 		if python() == "" {
 			typesOnce.skip = "no Python with lerobot in .venv"
 			return

@@ -22,6 +22,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -385,14 +386,10 @@ func TestWriteRefuses(t *testing.T) {
 // TestWritePeer checks that lerobot and the plain datasets library open every type that is written.
 func TestWritePeer(t *testing.T) {
 	t.Parallel()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
+	if testing.Short() {
+		t.Skip("starts LeRobot: some 8 s")
 	}
-	py := filepath.Join(dir, "..", "..", ".venv", "bin", "python")
-	if out, err := exec.Command(py, "-c", "import lerobot").CombinedOutput(); err != nil {
-		t.Skipf("no LeRobot in .venv: %v %s", err, out)
-	}
+	py := realdata.Python(t, "lerobot")
 	dst := filepath.Join(t.TempDir(), "out")
 	s, err := store.OpenWritable(dst)
 	if err != nil {

@@ -18,11 +18,7 @@ import (
 // python returns the interpreter with rosbags. The test is skipped without it.
 func python(tb testing.TB) string {
 	tb.Helper()
-	p := filepath.Join(realdata.Root(tb), ".venv", "bin", "python")
-	if err := exec.Command(p, "-c", "import rosbags").Run(); err != nil {
-		tb.Skipf("no python with rosbags in .venv: %v", err)
-	}
-	return p
+	return realdata.Python(tb, "rosbags")
 }
 
 // reference is a message that rosbags wrote and read.

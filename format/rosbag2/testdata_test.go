@@ -53,11 +53,7 @@ type reference struct {
 
 func python(tb testing.TB) string {
 	tb.Helper()
-	p := filepath.Join(realdata.Root(tb), ".venv", "bin", "python")
-	if err := exec.Command(p, "-c", "import rosbags").Run(); err != nil {
-		tb.Skipf("no python with rosbags in .venv: %v", err)
-	}
-	return p
+	return realdata.Python(tb, "rosbags")
 }
 
 // written makes a recording and returns the messages that rosbags reads.

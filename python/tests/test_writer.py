@@ -10,6 +10,7 @@ import robocache
 from recorded import FEATURES, H, W, check, image, record, row
 
 
+@pytest.mark.slow
 def test_lerobot_reads_what_is_recorded(  # type: ignore[no-untyped-def]
     tmp_path: Path, torch
 ) -> None:
@@ -87,6 +88,7 @@ def test_resume_and_append(tmp_path: Path) -> None:
     check(path, [4, 6, 3])
 
 
+@pytest.mark.slow
 def test_appends_to_a_set_that_lerobot_recorded(tmp_path: Path) -> None:
     lerobot = pytest.importorskip(
         "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"

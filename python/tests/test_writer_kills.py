@@ -27,6 +27,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     """20 kill -9 of one recording lose no episode that was reported as saved.
 
@@ -72,6 +73,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert sorted(p.name for p in path.iterdir()) == ["README.md", "data", "meta", "videos"]
 
 
+@pytest.mark.slow
 def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
     """A recorder dies between two renames of a save.
 
@@ -137,6 +139,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
     path, saved, rng = tmp_path / "set", 0, random.Random(11)
     text = DELETING.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))

@@ -182,6 +182,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_with_streams_of_their_own(tmp_path: Path) -> None:
     path, saved, rng = tmp_path / "set", 0, random.Random(5)
     text = NATIVE_LOOP.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))

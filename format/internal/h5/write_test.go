@@ -296,10 +296,7 @@ func TestWrittenIsRead(t *testing.T) {
 func TestWrittenIsReadByH5py(t *testing.T) {
 	path, sets, attrs := sampleFile(t)
 	t.Run("h5py", func(t *testing.T) {
-		python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-		if out, err := exec.Command(python, "-c", "import h5py").CombinedOutput(); err != nil {
-			t.Skipf("no h5py in .venv: %v %s", err, out)
-		}
+		python := realdata.Python(t, "h5py")
 		cmd := exec.Command(python, "testdata/dump.py", path)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
