@@ -330,7 +330,8 @@ def test_interrupt(state_contract: robocache.Contract, script: Any, tmp_path: Pa
     state_contract.save(tmp_path / "c.json")
     done = script(
         f"""
-        import os, robocache, threading, time
+        import os, robocache, signal, threading, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
         live = robocache.Live({str(tmp_path / "c.json")!r})
         threading.Timer(0.5, os.kill, (os.getpid(), {int(signal.SIGINT)})).start()
         begin = time.monotonic()

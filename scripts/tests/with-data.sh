@@ -14,9 +14,12 @@ fi
 status=0
 if [ -s "$2" ]; then
   sort -u "$2" >"$2.sorted"
-  # The ids are relative to the folder with pyproject.toml.
+  # The ids are relative to the folder with pyproject.toml. Without -m, the background process would
+  # ignore SIGINT, which tests send.
+  set -m
   (cd python && PYTHONPATH=. ../.venv/bin/python -m pytest -q -rs "@$2.sorted") >"$2.log" 2>&1 &
   python_tests=$!
+  set +m
 fi
 # run_package LIST PACKAGE: runs the listed tests of a package.
 run_package() {
