@@ -171,6 +171,8 @@ type Mixture struct {
 	// number of samples after which an epoch ends
 	EpochSize  int64 `json:"epoch_size,omitempty"`
 	Stratified bool  `json:"stratified,omitempty"` // each global batch has exactly the shares
+	// BalanceWeights multiplies the weights of the sources by their numbers of samples.
+	BalanceWeights bool `json:"balance_weights,omitempty"`
 }
 
 // Windows selects the streams of a sample, their rows and their times.

@@ -467,6 +467,7 @@ MIXTURE: dict[str, Check] = {
     "stop": one_of("first", "all"),
     "epoch_size": check_whole,
     "stratified": check_flag,
+    "balance_weights": check_flag,
 }
 
 

@@ -346,6 +346,8 @@ class Mixture:
             completely. Default: after the sum of the sizes.
         epoch_size: The number of samples of an epoch. Default: decided by stop.
         stratified: Whether each global batch has the exact shares. Default False.
+        balance_weights: Whether the weights are multiplied by the sources' numbers of samples, so
+            that equal weights give shares by size. Default False.
 
     Example:
         robocache.Mixture(temperature=2, epoch_size=100_000)
@@ -355,6 +357,7 @@ class Mixture:
     stop: Literal["first", "all"] | None = None
     epoch_size: int | None = None
     stratified: bool | None = None
+    balance_weights: bool | None = None
 
 
 @check_field_names

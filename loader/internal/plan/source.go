@@ -25,8 +25,9 @@ type Source struct {
 	Name   string // of a mixture's source
 	// the loader's configuration with the overrides of this source of the mixture
 	Config        options.Config
-	positions     []int              // positions of the episodes to read (chooseEpisodes); nil: all
-	known         []string           // keys of the dataset
+	positions     []int    // positions of the episodes to read (chooseEpisodes); nil: all
+	known         []string // keys of the dataset
+	constants     map[string]options.Constant
 	inputs        []*column.Column   // columns that only vectors read
 	undelivered   []NotDelivered     // ragged streams that the format cannot read
 	LostEpisodes  []order.BadEpisode // found by opening and skipped
