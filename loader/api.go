@@ -57,6 +57,7 @@ type (
 	Augment       = options.Augment
 	Vector        = options.Vector
 	Vectors       = options.Vectors
+	Constant      = options.Constant
 	RandomCrop    = options.RandomCrop
 	ColorJitter   = options.ColorJitter
 	HFlip         = options.HFlip

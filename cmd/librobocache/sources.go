@@ -32,6 +32,9 @@ type source struct {
 	Compute     bool                    `json:"compute_stats"`
 	Dims        map[string][]int        `json:"dims"`
 	Vectors     loader.Vectors          `json:"vectors"`
+	Primary     bool                    `json:"primary"`
+
+	Constants map[string]loader.Constant `json:"constants"`
 }
 
 // request describes a loader or a map over one dataset, whose handle the call names, or over
@@ -128,6 +131,9 @@ func (r *request) acquireSources(
 			Align:    s.Align,
 			Dims:     s.Dims,
 			Vectors:  s.Vectors,
+			Primary:  s.Primary,
+
+			Constants: s.Constants,
 			MixStatistics: loader.MixStatistics{
 				Normalize:    s.Normalize,
 				Stats:        statsOf(s.Stats),

@@ -149,6 +149,8 @@ type Order struct {
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 	SampleLimits
+	// RequireText is a key. Episodes whose texts of it are all empty have no samples.
+	RequireText string `json:"require_text,omitempty"`
 }
 
 // PoolOrder bounds what is resident under shuffle="pool". The order depends on it.
@@ -171,6 +173,8 @@ type Mixture struct {
 	// number of samples after which an epoch ends
 	EpochSize  int64 `json:"epoch_size,omitempty"`
 	Stratified bool  `json:"stratified,omitempty"` // each global batch has exactly the shares
+	// BalanceWeights multiplies the weights of the sources by their numbers of samples.
+	BalanceWeights bool `json:"balance_weights,omitempty"`
 }
 
 // Windows selects the streams of a sample, their rows and their times.
@@ -197,6 +201,8 @@ type Windows struct {
 	Missing Missing `json:"missing,omitempty"`
 	// Beyond states the rows of windows that are outside the episode, for all keys or by key.
 	Beyond BeyondRules `json:"beyond,omitempty"`
+	// Text states how the texts of keys are normalized.
+	Text map[string]TextRule `json:"text,omitempty"`
 }
 
 // Images states how decoded frames are delivered.
@@ -387,6 +393,7 @@ func (c *Config) Validate(batches bool) error {
 		return Misuse(x.option, want, fmt.Sprint(x.got))
 	}
 	for _, err := range []error{
+		c.checkText(),
 		checkChoice("uneven", &c.Uneven, Wrap, Short),
 		checkChoice("on_bad_episode", &c.OnBadEpisode, Fail, Skip),
 		checkChoice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow),

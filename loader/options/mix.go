@@ -24,6 +24,11 @@ type Mix struct {
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil
 	MixStatistics
+	// Primary ends the epoch when all primary sources have delivered all their samples, or with
+	// Stop "first" when one has.
+	Primary bool
+	// Constants holds, by key of the batch, a value that each sample of the source has.
+	Constants map[string]Constant
 	// Dims holds, by key, the positions of the source's numbers in a padded row (Missing "pad"). By
 	// default the numbers are the first ones of the row.
 	Dims map[string][]int

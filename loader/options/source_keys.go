@@ -55,6 +55,7 @@ func (c *Config) limitKeys(gives, has func(key string) bool) {
 	c.Beyond = Only(c.Beyond, func(k string) bool {
 		return k == "" || gives(k) || c.Vectors.Of(k) != nil
 	})
+	c.Text = Only(c.Text, gives)
 	c.Vectors = slices.DeleteFunc(slices.Clone(c.Vectors), func(v Vector) bool {
 		return slices.ContainsFunc(v.Needs(), func(k string) bool { return !has(k) })
 	})
@@ -128,6 +129,7 @@ func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 		"augment":   cfg.Augment.Named(),
 		"vectors":   cfg.Vectors.Needs(),
 		"beyond":    cfg.Beyond.streams(cfg.Vectors),
+		"text":      Keys(cfg.Text),
 	}
 	for _, d := range cfg.Deltas {
 		named["delta_timestamps"] = append(named["delta_timestamps"], d.Key)

@@ -421,6 +421,12 @@ SAMPLE: dict[str, Check] = {
     "segments": _check_segments,
     "beyond": _check_beyond,
     "missing": one_of("error", "pad"),
+    "text": _takes_keys(
+        lambda name, v, features: by_key(one_of("lower_alphanumeric"))(name, v, [*features, "task"])
+    ),
+    "require_text": _takes_keys(
+        lambda name, v, features: _checks.check_key(v, [*features, "task"], f"key of {name}")
+    ),
     "threads": check_integer,
     "memory_budget": parse_bytes,
 }
@@ -467,6 +473,7 @@ MIXTURE: dict[str, Check] = {
     "stop": one_of("first", "all"),
     "epoch_size": check_whole,
     "stratified": check_flag,
+    "balance_weights": check_flag,
 }
 
 

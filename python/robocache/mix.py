@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import _config, _option_values, _keywords, _checks, _statistics
 from ._errors import Error, Misuse
 from ._feature import Features
@@ -40,11 +42,28 @@ _OWN = {
         )
     },
     "weight": _checks.check_nonnegative,
+    "primary": _checks.check_flag,
     "name": _config.as_text,
     "dims": _config.by_key(
         _config.list_of(partial(_checks.check_whole, least=0), "a list of positions")
     ),
 }
+
+
+def _check_constants(v: Any) -> dict[str, Any]:
+    """Returns {key: number or list of numbers} with plain Python numbers."""
+    if not isinstance(v, Mapping):
+        raise Misuse(f"constants={v!r}: expected a dict by key of numbers or lists of numbers")
+    out = {}
+    for key, value in v.items():
+        numbers = np.asarray(value)
+        if numbers.ndim > 1 or numbers.size == 0 or numbers.dtype.kind not in "biuf":
+            raise Misuse(f"constants[{key!r}]={value!r}: expected a number, or a list of numbers")
+        if not np.isfinite(numbers).all():
+            raise Misuse(f"constants[{key!r}]={value!r}: expected finite numbers")
+        numbers = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64)
+        out[str(key)] = numbers.tolist()
+    return out
 
 
 class Mix:
@@ -75,6 +94,11 @@ class Mix:
             each number of the source in the padded row, without duplicates. Default None: the
             leading positions.
         vectors: As in Loader, for this source only; their sizes must equal those of other sources.
+        primary: True: the epoch ends when all primary sources have been delivered completely, or
+            with Mixture(stop="first") when one has. Default False.
+        constants: {key: number or list of numbers}, keys of the batch that hold the same value for
+            each sample of the source, such as an embodiment id: int64 or float32, of shape (B,), or
+            (B, D) for a list of D numbers. Default None.
         windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
             source.
         align: A robocache.Align: how the source's streams are put on one timeline.
@@ -109,6 +133,8 @@ class Mix:
         name: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
         vectors: Mapping[str, Vector] | None = None,
+        primary: bool = False,
+        constants: Mapping[str, float | Sequence[float]] | None = None,
         **groups: Unpack[MixGroups],
     ) -> None:
         plain = {
@@ -121,6 +147,7 @@ class Mix:
             "split": split,
             "name": name,
             "dims": dims,
+            "primary": primary or None,
             "vectors": vectors,
         }
         given = _option_values.OptionValues(plain, groups)
@@ -142,6 +169,8 @@ class Mix:
         )
         try:
             self._configure(rename, given)
+            if constants is not None:
+                self._config["constants"] = _check_constants(constants)
         except Misuse as e:
             raise e.within({"dataset": self.dataset.uri}) from None
         except Error as e:

@@ -67,6 +67,9 @@ class Windows:
             whose window leaves its episode does not exist. Images take "repeat" and "drop".
             Streams that are read by time take "drop" with hz=. Parts of a Vector have their own
             rule in place of "zero" and "neutral".
+        text: {key: "lower_alphanumeric"}: texts in lower case, without characters other than
+            letters, digits, underscores and white space, as GR00T reads instructions. Default: as
+            stored.
 
     Example:
         robocache.Windows(rows={"action": range(16)})
@@ -79,6 +82,7 @@ class Windows:
     missing: Literal["error", "pad"] | None = None
     dtype: Literal["float32", "keep"] | None = None
     beyond: Beyond | Mapping[str, Beyond] | None = None
+    text: Mapping[str, Literal["lower_alphanumeric"]] | None = None
 
 
 @check_field_names
@@ -316,6 +320,8 @@ class Order:
         on_nan: The rule for a number that is NaN or infinite. "error" (default): its episode cannot
             be read. "mask": its row is zeros, and `<key>_is_pad` is True. "allow": it is delivered.
             Depth, point clouds and rows of varying length are exempt.
+        require_text: A key with texts, such as "task". Episodes in which all its texts are empty
+            are left out. Default None.
 
     Example:
         robocache.Order(pool_size="2GiB", uneven="short")
@@ -332,6 +338,7 @@ class Order:
     segments: Mapping[int, Sequence[tuple[int, int | None]]] | None = None
     on_bad_episode: Literal["error", "skip"] | None = None
     on_nan: Literal["error", "mask", "allow"] | None = None
+    require_text: str | None = None
 
 
 @check_field_names
@@ -346,6 +353,8 @@ class Mixture:
             completely. Default: after the sum of the sizes.
         epoch_size: The number of samples of an epoch. Default: decided by stop.
         stratified: Whether each global batch has the exact shares. Default False.
+        balance_weights: Whether the weights are multiplied by the sources' numbers of samples, so
+            that equal weights give shares by size. Default False.
 
     Example:
         robocache.Mixture(temperature=2, epoch_size=100_000)
@@ -355,6 +364,7 @@ class Mixture:
     stop: Literal["first", "all"] | None = None
     epoch_size: int | None = None
     stratified: bool | None = None
+    balance_weights: bool | None = None
 
 
 @check_field_names

@@ -127,6 +127,45 @@ def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
     )
 
 
+def test_primary_balance_and_constants(h264: str, other: str) -> None:
+    sizes = [len(robocache.MapDataset(p, keys=KEYS)) for p in (h264, other)]
+    ids = [24, np.int64(7)]
+    loader = robocache.Loader(
+        [
+            Mix(h264, weight=3, primary=True, constants={"embodiment": ids[0], "box": [1, 2.5]}),
+            Mix(other, weight=1, constants={"embodiment": ids[1], "box": np.float32([0, -1])}),
+        ],
+        keys=["action"],
+        batch_size=32,
+        mixture=robocache.Mixture(balance_weights=True),
+    )
+    shares = np.array(sizes) * [3, 1] / (np.array(sizes) * [3, 1]).sum()
+    assert abs(loader.num_samples - sizes[0] / shares[0]) <= 1 / shares[0] + 1
+    counts = np.zeros(2)
+    for b in loader:
+        d = b["dataset_index"].numpy()
+        assert b["embodiment"].dtype == torch.int64
+        assert np.array_equal(b["embodiment"].numpy(), np.array([24, 7])[d])
+        assert np.array_equal(b["box"].numpy(), np.float32([[1, 2.5], [0, -1]])[d])
+        counts += np.bincount(d, minlength=2)
+    assert abs(counts / counts.sum() - shares).max() < 0.01 and counts[0] >= sizes[0]
+    one = robocache.Loader(
+        [Mix(h264, constants={"id": 5, "list": [6]})], keys=["action"], batch_size=2
+    )
+    batch = next(iter(one))
+    assert batch["id"].tolist() == [5, 5] and batch["list"].tolist() == [[6], [6]]
+    with pytest.raises(robocache.Misuse, match="no such key"):
+        robocache.Loader([Mix(h264, constants={"id": 5}), Mix(other)], keys=["action"])
+    with pytest.raises(robocache.Misuse, match="source lacks"):
+        robocache.Loader([Mix(h264, constants={"action": 5})], batch_size=4)
+    with pytest.raises(robocache.Misuse, match="primary"):
+        robocache.Loader(
+            [Mix(h264, primary=True), Mix(other)],
+            keys=["action"],
+            mixture=robocache.Mixture(epoch_size=9),
+        )
+
+
 def test_statistics_stay_per_source(h264: str, other: str) -> None:
     n = len(robocache.open(h264).stats["action"]["mean"])
     mine = {"action": {"mean": np.full(n, 5.0), "std": np.full(n, 2.0)}}
@@ -169,6 +208,10 @@ def test_statistics_stay_per_source(h264: str, other: str) -> None:
         ),
         ({"keys": ["acton"]}, "'action'"),
         ({"hz": -1}, "rate"),
+        ({"constants": {"id": "five"}}, "a number"),
+        ({"constants": {"id": [float("nan")]}}, "finite"),
+        ({"constants": [5]}, "dict"),
+        ({"primary": "yes"}, "primary"),
         ({"wait": 2}, "'weight'"),
     ],
 )

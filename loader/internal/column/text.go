@@ -9,11 +9,14 @@ import (
 )
 
 // TextColumn holds texts of the dataset.
-type TextColumn struct{ *Column }
+type TextColumn struct {
+	*Column
+	Rule options.TextRule // "": texts as stored
+}
 
 func (*TextColumn) Waits(int) int { return 1 }
 
-func (c *TextColumn) Fill(w *Reader, p *Part) error { return w.fillTexts(p, c.Column) }
+func (c *TextColumn) Fill(w *Reader, p *Part) error { return w.fillTexts(p, c) }
 
 // batchTexts returns the values of the batch's text column for c.
 func (p *Part) batchTexts(c *Column) []string {
@@ -21,8 +24,8 @@ func (p *Part) batchTexts(c *Column) []string {
 }
 
 // fillTexts fills a column of strings.
-func (w *Reader) fillTexts(p *Part, c *Column) error {
-	all, err := w.RowsOf(p, c, nil)
+func (w *Reader) fillTexts(p *Part, c *TextColumn) error {
+	all, err := w.RowsOf(p, c.Column, nil)
 	if err != nil {
 		return err
 	}
@@ -48,7 +51,8 @@ func (w *Reader) fillTexts(p *Part, c *Column) error {
 	}
 	for i, r := range all {
 		if !NoRow(r) {
-			p.batchTexts(c)[p.batchSlot(i)], values = values[0], values[1:]
+			p.batchTexts(c.Column)[p.batchSlot(i)] = c.Rule.Apply(values[0])
+			values = values[1:]
 		}
 	}
 	return nil

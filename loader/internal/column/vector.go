@@ -178,24 +178,24 @@ func (w *Reader) resampleInput(p *Part, in *TableColumn, to *vectorInput) (bool,
 	return err == nil, err
 }
 
-// VectorMask is the column of Vector.Mask: the same mask for each sample.
-type VectorMask struct {
+// ConstantColumn holds the same value for each sample: a constant of a source, or Vector.Mask.
+type ConstantColumn struct {
 	*Column
-	Mask []byte // of a sample
+	Row []byte // of a sample, not empty
 }
 
-func (*VectorMask) Waits(int) int { return 1 }
+func (*ConstantColumn) Waits(int) int { return 1 }
 
-func (c *VectorMask) Fill(_ *Reader, p *Part) error {
+func (c *ConstantColumn) Fill(_ *Reader, p *Part) error {
 	dst, done := p.stageEntry(c.Entry)
 	defer done()
 	for len(dst) > 0 {
-		dst = dst[copy(dst, c.Mask):]
+		dst = dst[copy(dst, c.Row):]
 	}
 	return nil
 }
 
 // IsComputed reports whether the column is no stream of the dataset.
 func (c *Column) IsComputed() bool {
-	return Is[*GeneratedColumn](c) || Is[*VectorColumn](c) || Is[*VectorMask](c)
+	return Is[*GeneratedColumn](c) || Is[*VectorColumn](c) || Is[*ConstantColumn](c)
 }

@@ -60,6 +60,8 @@ const (
 type MixParams struct {
 	Names       []string
 	Weights     []float64 // nil: by size
+	Balance     bool      // weights are multiplied by the sizes
+	Primary     []bool    // sources that end an epoch; nil or none: all
 	Temperature float64   // 0 means 1
 	Stop        Stop
 	EpochSize   int64 // samples of an epoch; 0: determined by Stop
@@ -100,6 +102,9 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	if p.shares, err = m.integerShares(weights, p.totalShares); err != nil {
 		return nil, err
 	}
+	if err := m.checkPrimary(p.shares); err != nil {
+		return nil, err
+	}
 	for i, w := range p.shares {
 		if w > 0 && sizes[i] == 0 {
 			return nil, m.misuseOf(
@@ -117,12 +122,33 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	return p, p.computeEpoch(m)
 }
 
+// hasPrimary reports whether some sources alone end an epoch.
+func (m *MixParams) hasPrimary() bool { return slices.Contains(m.Primary, true) }
+
+// checkPrimary rejects an epoch size beside primary sources, and primary sources without samples.
+func (m *MixParams) checkPrimary(shares []uint64) error {
+	for i, isPrimary := range m.Primary {
+		switch {
+		case isPrimary && m.EpochSize > 0:
+			both := robocache.Option("primary", true) + " and " + robocache.Option("epoch_size")
+			return m.misuseOf(both, "one of them", "both")
+		case isPrimary && shares[i] == 0:
+			return m.misuseOf("primary source "+m.Names[i], "samples and a weight above 0", "none")
+		}
+	}
+	return nil
+}
+
 // relativeWeights returns the configured weights, or sizes, at the temperature. They sum up to 1.
 func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 	out := slices.Clone(m.Weights)
 	if out == nil {
 		for _, n := range sizes {
 			out = append(out, float64(n))
+		}
+	} else if m.Balance && len(out) == len(sizes) {
+		for i, n := range sizes {
+			out[i] *= float64(n)
 		}
 	}
 	if len(out) != len(sizes) {
@@ -209,7 +235,7 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 	switch {
 	case m.EpochSize > 0:
 		p.epochSamples = m.EpochSize
-	case m.Stop == StopSum:
+	case m.Stop == StopSum && !m.hasPrimary():
 		for i, n := range p.sourceSizes {
 			if p.shares[i] > 0 { // a source of weight 0 is ignored
 				p.epochSamples += n
@@ -217,7 +243,7 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 		}
 	default:
 		for i, n := range p.sourceSizes {
-			if p.shares[i] == 0 {
+			if p.shares[i] == 0 || m.hasPrimary() && !m.Primary[i] {
 				continue
 			}
 			at, ok := p.drawPosition(i, n-1)

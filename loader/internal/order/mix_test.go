@@ -371,7 +371,11 @@ func TestMixtureErrors(t *testing.T) {
 		"Temperature":        {Temperature: -1},
 		"weight of b":        {Weights: []float64{1, math.NaN()}},
 		"weights":            {Weights: []float64{0, 0}},
-		"the epoch":          {Weights: []float64{1, 1e-12}, Stop: "all"},
+		"primary source b": {
+			Weights: []float64{1, 0}, Primary: []bool{false, true},
+		},
+		"Primary: true and": {Primary: []bool{true, false}, EpochSize: 5},
+		"the epoch":         {Weights: []float64{1, 1e-12}, Stop: "all"},
 	} {
 		m.Names = []string{"a", "b"}
 		_, err := newMixPlan(m, []int64{10, 1 << 40}, 0)
@@ -562,5 +566,37 @@ func BenchmarkMixture(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})
+	}
+}
+
+// TestMixtureBalanceAndPrimary checks shares of weight × size, and an epoch of one pass over the
+// primary sources: size / share samples, as dlimp's users compute it.
+func TestMixtureBalanceAndPrimary(t *testing.T) {
+	for _, x := range []struct {
+		primary []bool
+		stop    Stop
+		want    float64
+	}{ // weight × size is 200, 100, 1800 of 2100
+		{nil, StopSum, 800},
+		{[]bool{true, false, false}, StopSum, 100 * 2100 / 200},
+		{[]bool{true, true, false}, StopSum, 100 * 2100 / 100},
+		{[]bool{true, true, false}, StopFirst, 100 * 2100 / 200},
+	} {
+		m := MixParams{Weights: []float64{2, 1, 3}, Balance: true, Primary: x.primary, Stop: x.stop}
+		p := mustPlan(t, m, []int64{100, 100, 600}, 3)
+		// A source has its last sample less than one interval of its draws before that.
+		if got := float64(p.epochSamples); math.Abs(got-x.want) > 21+2 {
+			t.Errorf("primary %v, stop %q: %v samples, want %v", x.primary, x.stop, got, x.want)
+		}
+		for i, share := range []float64{200. / 2100, 100. / 2100, 1800. / 2100} {
+			if math.Abs(p.shareOf(i)-share) > 1e-9 {
+				t.Errorf("share %d is %v, want %v", i, p.shareOf(i), share)
+			}
+		}
+		for i, isPrimary := range x.primary {
+			if isPrimary && x.stop == StopSum && p.counts[i] < p.sourceSizes[i] {
+				t.Errorf("primary %v: %d samples of source %d", x.primary, p.counts[i], i)
+			}
+		}
 	}
 }

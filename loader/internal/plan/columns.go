@@ -65,6 +65,9 @@ func (src *Source) makeColumns() error {
 	if err := src.addVectors(); err != nil {
 		return err
 	}
+	if err := src.addConstants(); err != nil {
+		return err
+	}
 	for _, c := range extra {
 		if !wanted(c.Key) {
 			continue

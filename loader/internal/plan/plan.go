@@ -81,6 +81,7 @@ func (p *Plan) compileSource(
 	if err != nil {
 		return src, err
 	}
+	src.constants = mix[i].Constants
 	note, err := src.chooseEpisodes()
 	if err != nil {
 		return src, err
@@ -235,6 +236,7 @@ func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 		Stop:        cfg.Stop,
 		EpochSize:   cfg.EpochSize,
 		Stratified:  cfg.Stratified,
+		Balance:     cfg.BalanceWeights,
 		GlobalBatch: int64(cfg.BatchSize) * int64(cfg.WorldSize),
 	}
 	tables := make([]*order.Table, len(p.Sources))
@@ -247,6 +249,7 @@ func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 	}
 	for i := range mix {
 		m.Names = append(m.Names, mix[i].Name)
+		m.Primary = append(m.Primary, mix[i].Primary)
 		if mix[i].Weight != nil {
 			m.Weights = append(m.Weights, *mix[i].Weight)
 		}

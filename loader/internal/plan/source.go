@@ -25,8 +25,9 @@ type Source struct {
 	Name   string // of a mixture's source
 	// the loader's configuration with the overrides of this source of the mixture
 	Config        options.Config
-	positions     []int              // positions of the episodes to read (chooseEpisodes); nil: all
-	known         []string           // keys of the dataset
+	positions     []int    // positions of the episodes to read (chooseEpisodes); nil: all
+	known         []string // keys of the dataset
+	constants     map[string]options.Constant
 	inputs        []*column.Column   // columns that only vectors read
 	undelivered   []NotDelivered     // ragged streams that the format cannot read
 	LostEpisodes  []order.BadEpisode // found by opening and skipped
@@ -91,6 +92,9 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 		return err
 	}
 	if err := src.makeColumns(); err != nil {
+		return err
+	}
+	if err := src.applyTextRules(); err != nil {
 		return err
 	}
 	if err := src.checkClock(ctx); err != nil {
@@ -206,6 +210,9 @@ func (src *Source) countSamples(ctx context.Context) error {
 	if err := src.excludeLacking(ctx, exclude); err != nil {
 		return err
 	}
+	if err := src.excludeUnlabeled(ctx, exclude); err != nil {
+		return err
+	}
 	selection, err := src.selectRows()
 	if err != nil {
 		return err
@@ -242,6 +249,18 @@ func (src *Source) countSamples(ctx context.Context) error {
 	return nil
 }
 
+// chosenEpisodes returns the positions of the episodes to read.
+func (src *Source) chosenEpisodes() []int {
+	if src.positions != nil {
+		return src.positions
+	}
+	all := make([]int, src.Dataset.Info().Episodes)
+	for e := range all {
+		all[e] = e
+	}
+	return all
+}
+
 // excludeLacking adds to exclude the episodes that lack a stream of the batch. Without skip mode
 // such an episode is an error. With missing="pad" no episode counts as lacking a stream.
 func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
@@ -249,14 +268,7 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 	if ds.Capabilities().Lacks == nil {
 		return nil
 	}
-	chosen := src.positions
-	if chosen == nil {
-		chosen = make([]int, ds.Info().Episodes)
-		for e := range chosen {
-			chosen[e] = e
-		}
-	}
-	for _, e := range chosen {
+	for _, e := range src.chosenEpisodes() {
 		if exclude[e] {
 			continue
 		}

@@ -69,7 +69,7 @@ func (src *Source) addVector(v options.Vector) error {
 	if v.Mask == "" {
 		return nil
 	}
-	m := &column.VectorMask{}
+	m := &column.ConstantColumn{}
 	m.Column = &column.Column{
 		Key: v.Mask, Kind: m, Sampling: column.Sampling{Steps: steps, Axis: c.Axis},
 	}
@@ -78,7 +78,7 @@ func (src *Source) addVector(v options.Vector) error {
 		for k := range made {
 			row[k] = boolByte(step < len(v.Offsets()))
 		}
-		m.Mask = append(m.Mask, row...)
+		m.Row = append(m.Row, row...)
 	}
 	src.appendComputed(m.Column, robocache.Bool, width)
 	return nil
@@ -282,7 +282,7 @@ func (src *Source) readColumns() []*column.Column {
 		return src.Columns
 	}
 	columns := slices.DeleteFunc(slices.Clone(src.Columns), func(c *column.Column) bool {
-		return column.Is[*column.VectorColumn](c) || column.Is[*column.VectorMask](c)
+		return column.Is[*column.VectorColumn](c) || column.Is[*column.ConstantColumn](c)
 	})
 	return append(columns, src.inputs...)
 }
