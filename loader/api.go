@@ -123,6 +123,22 @@ const (
 	Stretch   = options.Stretch   // one factor per axis; default
 	Letterbox = options.Letterbox // one factor: the whole image, centred on zeros
 	Crop      = options.Crop      // one factor: the image covers the size, its middle is kept
+	// one factor: the smaller side becomes the one number of ImageSize
+	SmallestSide = options.SmallestSide
+)
+
+// Layout selects the order of the axes of images.
+type Layout = options.Layout
+
+const (
+	ChannelsFirst = options.ChannelsFirst // default
+	ChannelsLast  = options.ChannelsLast
+)
+
+// ImageStep is one step of Images.Transform, and Extent the part that a crop keeps.
+type (
+	ImageStep = options.ImageStep
+	Extent    = options.Extent
 )
 
 // DepthUnit selects the unit and dtype of depth.

@@ -141,7 +141,7 @@ func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 func fakeTable(t testing.TB, f *fake, cfg options.Config) *order.Table {
 	tab, err := order.NewTable(
 		len(f.lengths),
-		order.Selection{Positions: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
+		order.Selection{Positions: cfg.Episodes, First: cfg.DropFirst, Last: cfg.DropTail},
 		nil,
 		func(e int) (int, int64, error) { return f.lengths[e], 0, nil },
 		false,

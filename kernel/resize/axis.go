@@ -40,6 +40,31 @@ func (a *Axis) addFloats(first int, weights ...float32) {
 	a.Start = append(a.Start, int32(len(a.Floats)))
 }
 
+// padWeights sets the padded weights.
+func (a *Axis) padWeights(arithmetic Arithmetic) {
+	if arithmetic == Fixed {
+		for i, first := range a.First {
+			second := min(first+1, int32(a.From-1))
+			a.blends = append(a.blends, blend{first, second, a.Weights[2*i], a.Weights[2*i+1]})
+		}
+	}
+	for i := range a.To {
+		a.taps = max(a.taps, (a.Count(i)+3)&^3)
+	}
+	a.padded = make([]uint64, a.To*a.taps)
+	a.paddedReal = make([]float32, a.To*a.taps)
+	for i := range a.To {
+		for k := range a.Count(i) {
+			at := int(a.Start[i]) + k
+			if a.Floats != nil {
+				a.paddedReal[i*a.taps+k] = a.Floats[at]
+			} else {
+				a.padded[i*a.taps+k] = uint64(int64(a.Weights[at]))
+			}
+		}
+	}
+}
+
 // nearestAxis selects the sample at the center of each output. Pillow adds the scale up, which
 // decides about centers between two samples.
 func nearestAxis(from, to int) *Axis {

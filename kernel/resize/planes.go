@@ -78,15 +78,16 @@ func (s *Scaler) scaleBytes(dst Plane, src []byte, stride int, room *scratch) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	pitch := dst.Width + 8 // the second pass reads words
 	room.bytes = slices.Grow(room.bytes[:0], (hi-lo+1)*pitch)[:(hi-lo+1)*pitch]
-	room.pairs = slices.Grow(room.pairs[:0], s.X.From)[:s.X.From]
+	room.pairs = slices.Grow(room.pairs[:0], s.X.From+s.X.taps)[:s.X.From+s.X.taps]
 	for y := lo; y < hi; y += 2 {
 		first := src[y*stride:][:s.X.From]
 		second := first
 		if y+1 < hi {
 			second = src[(y+1)*stride:][:s.X.From]
 		}
-		for x := range room.pairs {
-			room.pairs[x] = uint64(first[x]) | uint64(second[x])<<32
+		pairs := room.pairs[:len(first)]
+		for x := range pairs {
+			pairs[x] = uint64(first[x]) | uint64(second[x])<<32
 		}
 		out := room.bytes[(y-lo)*pitch:]
 		s.X.sumPairs(out[:dst.Width], out[pitch:][:dst.Width], room.pairs, dst.Left)
@@ -104,13 +105,24 @@ func (a *Axis) sumPairs(first, second []byte, pairs []uint64, left int) {
 	half := uint64(1) << (a.Shift - 1)
 	half |= half << 32
 	second = second[:len(first)]
-	for x := range first {
-		at, end := a.Start[left+x], a.Start[left+x+1]
-		weights := a.Weights[at:end]
-		values := pairs[a.First[left+x]:][:len(weights)]
+	starts := a.First[left:][:len(first)]
+	padded := a.padded[left*a.taps:]
+	for x, start := range starts {
 		sum := half
-		for k, w := range weights {
-			sum += values[k] * uint64(int64(w))
+		values := pairs[start:]
+		if a.taps == 8 {
+			v, w := (*[8]uint64)(values), (*[8]uint64)(padded[8*x:])
+			sum += v[0]*w[0] + v[1]*w[1] + v[2]*w[2] + v[3]*w[3] +
+				v[4]*w[4] + v[5]*w[5] + v[6]*w[6] + v[7]*w[7]
+			low := int32(sum)
+			first[x] = clipShifted(low, a.Shift)
+			second[x] = clipShifted(int32((sum-uint64(int64(low)))>>32), a.Shift)
+			continue
+		}
+		weights := padded[x*a.taps:][:a.taps]
+		for ; len(weights) >= 4 && len(values) >= 4; weights, values = weights[4:], values[4:] {
+			v, w := (*[4]uint64)(values), (*[4]uint64)(weights)
+			sum += v[0]*w[0] + v[1]*w[1] + v[2]*w[2] + v[3]*w[3]
 		}
 		low := int32(sum)
 		first[x] = clipShifted(low, a.Shift)
@@ -166,32 +178,58 @@ func roundToByte(v float32) byte {
 	return byte(i)
 }
 
+// byteReals holds each byte as float32. A load is faster than a conversion.
+var byteReals = func() (out [256]float32) {
+	for i := range out {
+		out[i] = float32(i)
+	}
+	return out
+}()
+
 // scaleFloats sums in float32. Conversions round each product, so that no compiler fuses it into a
 // sum.
 func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, room *scratch) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	pitch := (dst.Width + 3) &^ 3
-	room.floats = slices.Grow(room.floats[:0], (hi-lo)*pitch+s.X.From)[:(hi-lo)*pitch+s.X.From]
+	size := (hi-lo)*pitch + s.X.From + s.X.taps
+	room.floats = slices.Grow(room.floats[:0], size)[:size]
 	line := room.floats[(hi-lo)*pitch:]
+	clear(line[s.X.From:]) // it is multiplied by zeros, and must not be NaN
 	for y := lo; y < hi; y++ {
 		for x, v := range src[y*stride:][:s.X.From] {
-			line[x] = float32(v)
+			line[x] = byteReals[v]
 		}
-		out := room.floats[(y-lo)*pitch:][:dst.Width]
-		for x := range out {
-			weights := s.X.Floats[s.X.Start[dst.Left+x]:s.X.Start[dst.Left+x+1]]
-			values := line[s.X.First[dst.Left+x]:][:len(weights)]
-			sum := float32(0)
-			for k, w := range weights {
-				sum += float32(values[k] * w)
-			}
-			out[x] = sum
-		}
+		s.X.sumReals(room.floats[(y-lo)*pitch:][:dst.Width], line, dst.Left)
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
 		rows := room.floats[(int(s.Y.First[i])-lo)*pitch:]
 		s.sumFloatRows(dst, y, rows, pitch, s.Y.Floats[s.Y.Start[i]:s.Y.Start[i+1]])
+	}
+}
+
+// sumReals computes outputs left, left+1 … of a row.
+func (a *Axis) sumReals(out, line []float32, left int) {
+	padded := a.paddedReal[left*a.taps:]
+	for x, start := range a.First[left:][:len(out)] {
+		values := line[start:]
+		if a.taps == 4 {
+			v, w := (*[4]float32)(values), (*[4]float32)(padded[4*x:])
+			sum := float32(v[0]*w[0]) + float32(v[1]*w[1])
+			sum += float32(v[2] * w[2])
+			out[x] = sum + float32(v[3]*w[3])
+			continue
+		}
+		sum := float32(0)
+		weights := padded[x*a.taps:][:a.taps]
+		for ; len(weights) >= 4 && len(values) >= 4; weights, values = weights[4:], values[4:] {
+			v, w := (*[4]float32)(values), (*[4]float32)(weights)
+			sum += float32(v[0] * w[0])
+			sum += float32(v[1] * w[1])
+			sum += float32(v[2] * w[2])
+			sum += float32(v[3] * w[3])
+		}
+		out[x] = sum
 	}
 }
 
@@ -236,6 +274,13 @@ func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
 		first, second := line(int(s.Y.First[i])), line(int(s.Y.First[i])+1)
 		low, high := s.Y.Weights[2*i], s.Y.Weights[2*i+1]
 		to := dst.Pix[y*dst.Row:]
+		if second = second[:len(first)]; dst.Step == 1 {
+			to = to[:len(first)]
+			for x, v := range first {
+				to[x] = blendRows(v, second[x], low, high)
+			}
+			continue
+		}
 		for x, v := range first {
 			to[x*dst.Step] = blendRows(v, second[x], low, high)
 		}
@@ -244,11 +289,10 @@ func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
 
 // blendColumns computes a row of sums with 11 fractional bits.
 func (a *Axis) blendColumns(out []int32, row []byte, left int) {
+	blends := a.blends[left:][:len(out)]
 	for x := range out {
-		i := left + x
-		first := int(a.First[i])
-		out[x] = int32(row[first])*a.Weights[2*i] +
-			int32(row[min(first+1, len(row)-1)])*a.Weights[2*i+1]
+		b := &blends[x]
+		out[x] = int32(row[b.first])*b.low + int32(row[b.second])*b.high
 	}
 }
 

@@ -62,7 +62,17 @@ type Axis struct {
 	Weights  []int32 // Bytes, Fixed
 	Floats   []float32
 	Shift    int32 // fractional bits of Weights
+
+	// The weights of all outputs with zeros up to taps, a multiple of 4, so that loops have no
+	// remainder. A zero does not change a sum.
+	taps       int
+	padded     []uint64 // of Weights, with their sign extended
+	paddedReal []float32
+	blends     []blend // of Fixed
 }
+
+// blend is the two samples of an output and their weights.
+type blend struct{ first, second, low, high int32 }
 
 // Count returns the number of samples of output i.
 func (a *Axis) Count(i int) int { return int(a.Start[i+1] - a.Start[i]) }
@@ -131,5 +141,6 @@ func newScaler(k scalerKey) *Scaler {
 	default:
 		axis(nearestAxis)
 	}
+	s.X.padWeights(s.Arithmetic)
 	return s
 }

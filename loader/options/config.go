@@ -2,6 +2,7 @@ package options
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -147,6 +148,7 @@ type Order struct {
 	WorldSize    int    `json:"world_size,omitempty"`
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
+	SampleLimits
 }
 
 // PoolOrder bounds what is resident under shuffle="pool". The order depends on it.
@@ -193,6 +195,8 @@ type Windows struct {
 	// of float64 streams; timestamps stay float64, except in LeRobot datasets
 	DType   DType   `json:"dtype,omitempty"`
 	Missing Missing `json:"missing,omitempty"`
+	// Beyond states the rows of windows that are outside the episode, for all keys or by key.
+	Beyond BeyondRules `json:"beyond,omitempty"`
 }
 
 // Images states how decoded frames are delivered.
@@ -467,7 +471,7 @@ func (c *Config) Validate(batches bool) error {
 		a.HZ = *c.Hz
 		c.Align = &a
 	}
-	return c.checkAlign()
+	return cmp.Or(c.SampleLimits.check(), c.Beyond.check(), c.checkAlign())
 }
 
 // checkSize rejects a size that is not [height, width] with plausible numbers. An empty size is

@@ -52,6 +52,9 @@ func (c *Config) limitKeys(gives, has func(key string) bool) {
 		func(w Window) bool { return !gives(w.Key) },
 	)
 	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
+	c.Beyond = Only(c.Beyond, func(k string) bool {
+		return k == "" || gives(k) || c.Vectors.Of(k) != nil
+	})
 	c.Vectors = slices.DeleteFunc(slices.Clone(c.Vectors), func(v Vector) bool {
 		return slices.ContainsFunc(v.Needs(), func(k string) bool { return !has(k) })
 	})
@@ -124,6 +127,7 @@ func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 		"normalize": Keys(cfg.Normalize.Keys),
 		"augment":   cfg.Augment.Named(),
 		"vectors":   cfg.Vectors.Needs(),
+		"beyond":    cfg.Beyond.streams(cfg.Vectors),
 	}
 	for _, d := range cfg.Deltas {
 		named["delta_timestamps"] = append(named["delta_timestamps"], d.Key)

@@ -233,6 +233,8 @@ _MODULES_OF_NAMES = {
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),
     "ray": "ray",
     "openpi": "openpi",
+    "gr00t": "gr00t",
+    "diffusion_policy": "diffusion_policy",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 

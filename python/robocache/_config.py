@@ -33,7 +33,7 @@ from ._checks import (
 )
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, NormVectors, repeat_normalizer
-from .options import Filter
+from .options import Beyond, Filter
 from .vectors import vectors_config
 from ._option_values import OptionValues, refuse_size_as_path
 
@@ -354,6 +354,33 @@ def _plain_augment(name: str, v: Any) -> Any:
 
 
 # The options of a sample.
+def _check_beyond(name: str, v: Any) -> Any:
+    """Returns a rule, or {key: rule}. The engine knows the keys, which may be vectors."""
+    rule = one_of(*get_args(Beyond))
+    if not isinstance(v, Mapping):
+        return rule(name, v)
+    return {str(k): rule(f"{name}[{k!r}]", x) for k, x in v.items()}
+
+
+def _check_segments(name: str, v: Any) -> dict[str, list[list[int | None]]]:
+    """Returns {episode: [[start, end], ...]}; an end of None is the end of the episode."""
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected {{episode: [(start, end), ...]}}")
+    segments = {}
+    for episode, ranges in v.items():
+        where = f"{name}[{episode!r}]"
+        checked = []
+        for pair in ranges:
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                raise Misuse(f"{where}: expected pairs (start, end), got {pair!r}")
+            start, end = pair
+            checked.append(
+                [check_integer(where, start), None if end is None else check_integer(where, end)]
+            )
+        segments[str(check_integer(name, episode))] = checked
+    return segments
+
+
 SAMPLE: dict[str, Check] = {
     "normalize": _check_normalize,
     "keys": _check_keys,
@@ -387,6 +414,12 @@ SAMPLE: dict[str, Check] = {
     "vectors": vectors_config,
     "on_bad_episode": one_of("error", "skip"),
     "on_nan": one_of("error", "mask", "allow"),
+    "drop_n_first_frames": check_integer,
+    "drop_n_last_frames": check_integer,
+    "pad_before": check_integer,
+    "pad_after": check_integer,
+    "segments": _check_segments,
+    "beyond": _check_beyond,
     "missing": one_of("error", "pad"),
     "threads": check_integer,
     "memory_budget": parse_bytes,
@@ -408,8 +441,6 @@ def drop_unselected_normalizers(config: dict[str, Any]) -> None:
 
 
 LOADER: dict[str, Check] = {
-    "drop_n_first_frames": check_integer,
-    "drop_n_last_frames": check_integer,
     "batch_size": check_whole,
     "seed": check_integer,
     "drop_last": check_flag,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _engine
+from ._errors import Unsupported
 
 _torch: Any = None
 _import_tried = False
@@ -39,9 +40,42 @@ def torch_module() -> Any:
     return _torch
 
 
+def torch_release(torch: Any) -> tuple[int, int]:
+    """Returns the first two numbers of torch's version."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def require_torch(user: str) -> None:
+    """Raises Unsupported unless torch 2.1 or later is installed."""
+    torch = torch_module()
+    if torch is None or torch_release(torch) < (2, 1):
+        found = "is not installed" if torch is None else f"is {torch.__version__}"
+        raise Unsupported(
+            f"{user}: torch {found}",
+            hint="it needs Python 3.10 and torch 2.1 or later: pip install 'torch>=2.1'",
+        )
+
+
 def dlpack_converter(torch: Any) -> Any:
     """Returns the function of torch that makes a tensor from a DLPack capsule."""
-    return getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
+    convert = getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
+    return convert if torch_release(torch) >= (2, 3) else _BoolAsBytes(torch, convert)
+
+
+class _BoolAsBytes:
+    """Makes tensors from DLPack capsules with a torch that takes no bool: it crosses as uint8."""
+
+    def __init__(self, torch: Any, convert: Any) -> None:
+        self._bool, self._convert = torch.bool, convert
+
+    def __call__(self, capsule: Any) -> Any:
+        # data, device and ndim take 20 bytes of a DLTensor. The code of the dtype follows.
+        code = ctypes.c_uint8.from_address(_capsule_pointer(capsule, b"dltensor") + 20)
+        if code.value != 6:
+            return self._convert(capsule)
+        code.value = 1
+        return self._convert(capsule).view(self._bool)
 
 
 class _ArrayInterface:

@@ -15,8 +15,6 @@ _ITEM = frozenset(
         *_config.SAMPLE,
         "stats",
         "compute_stats",
-        "drop_n_first_frames",
-        "drop_n_last_frames",
         "dtype",
     }
 ) - {"augment"}

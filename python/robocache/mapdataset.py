@@ -89,7 +89,8 @@ class MapDataset(_Base):
         windows: A robocache.Windows, all fields except dtype.
         align: A robocache.Align: how streams are put on one timeline.
         images: A robocache.Images: the dtype and shape of images, and the unit of depth.
-        order: A robocache.Order with on_bad_episode and on_nan. on_bad_episode="skip" leaves out
+        order: A robocache.Order with drop_n_first_frames, drop_n_last_frames, pad_before,
+            pad_after, segments, on_bad_episode and on_nan. on_bad_episode="skip" leaves out
             the samples of files that could not be read at opening. An episode that fails later is
             an error of the item.
         statistics: A robocache.Statistics: the statistics for normalize=.

@@ -33,6 +33,7 @@ __all__ = [
 Mode = Literal["linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"]
 Edge = Literal["clamp", "mask", "extrapolate", "error"]
 Stale = Literal["mask", "error"]
+Beyond = Literal["repeat", "zero", "neutral", "drop"]
 Duration = float | str  # Seconds, or text with a unit such as "50ms".
 Bytes = int | str  # Bytes, or text with a unit such as "4GiB".
 
@@ -60,6 +61,12 @@ class Windows:
             to the widest source, with `<key>_dim_is_pad` (bool, (B, D)) True for absent numbers.
         dtype: The dtype of float64 streams in a Loader. "float32" (default), or "keep": as stored.
             float64 timestamps of formats other than LeRobot keep their dtype.
+        beyond: The rows of windows that are outside the episode, for all windows or {key: rule}.
+            "repeat" (default): the nearest row. "zero": zeros, after normalize=. "neutral": 0 for
+            relative numbers, which hold changes, and the nearest row for others. "drop": a sample
+            whose window leaves its episode does not exist. Images take "repeat" and "drop".
+            Streams that are read by time take "drop" with hz=. Parts of a Vector have their own
+            rule in place of "zero" and "neutral".
 
     Example:
         robocache.Windows(rows={"action": range(16)})
@@ -71,6 +78,7 @@ class Windows:
     tolerance_s: Duration | None = None
     missing: Literal["error", "pad"] | None = None
     dtype: Literal["float32", "keep"] | None = None
+    beyond: Beyond | Mapping[str, Beyond] | None = None
 
 
 @check_field_names
@@ -295,6 +303,14 @@ class Order:
         drop_n_first_frames: Rows at the start of each episode that are not samples. Windows still
             include them. Default 0.
         drop_n_last_frames: Rows at the end of each episode that are not samples. Default 0.
+        pad_before: Rows by which the windows of a sample may leave its episode at the start. A
+            number that is larger than the windows adds samples before the first row; their other
+            keys have the values of the first row. Default None: every row is a sample.
+        pad_after: The same at the end: with windows of rows 0 to H - 1, the samples are the rows
+            -pad_before to L - H + pad_after of an episode of L rows, both included.
+        segments: {episode: [(start, end), ...]}, ranges of rows by the index of the episode, end
+            excluded, None for the end of the episode. Only their rows are samples, and episodes
+            that are not named have none. Windows may leave a segment. Default None: all rows.
         on_bad_episode: The rule for an episode that cannot be read. "error" (default), or "skip":
             the episode is left out and listed in stats()["bad_episodes"].
         on_nan: The rule for a number that is NaN or infinite. "error" (default): its episode cannot
@@ -311,6 +327,9 @@ class Order:
     uneven: Literal["wrap", "short"] | None = None
     drop_n_first_frames: int | None = None
     drop_n_last_frames: int | None = None
+    pad_before: int | None = None
+    pad_after: int | None = None
+    segments: Mapping[int, Sequence[tuple[int, int | None]]] | None = None
     on_bad_episode: Literal["error", "skip"] | None = None
     on_nan: Literal["error", "mask", "allow"] | None = None
 

@@ -1,6 +1,7 @@
 """A training script with two ranks, used by test_ranks: LAUNCHER WHEN DATASET OUT.
 
-Each rank writes the numbers of the samples that it received.
+Each rank writes the numbers of the samples that it received. torchrun and accelerate test both
+loaders of WHEN in one process, because importing torch takes most of the time.
 """
 
 from __future__ import annotations
@@ -43,20 +44,21 @@ def run_rank(
 
 
 def run_torchrun(when: str, path: str, out: str) -> None:
-    loader = make_loader(path) if when == "before" else None
+    before = make_loader(path)
     dist.init_process_group("gloo")
-    loader = loader or make_loader(path)
-    write_samples(out, loader, [i for b in loader for i in b["index"].tolist()])
+    for name, loader in zip(when.split(","), (before, make_loader(path)), strict=True):
+        write_samples(f"{out}/{name}", loader, [i for b in loader for i in b["index"].tolist()])
     dist.destroy_process_group()
 
 
 def run_accelerate(when: str, path: str, out: str) -> None:
     from accelerate import Accelerator
 
-    loader = make_loader(path) if when == "before" else None
+    before = make_loader(path)
     accelerator = Accelerator(cpu=True)
-    loader = accelerator.prepare(loader or make_loader(path))
-    write_samples(out, loader, [i for b in loader for i in b["index"].tolist()])
+    for name, made in zip(when.split(","), (before, make_loader(path)), strict=True):
+        loader = accelerator.prepare(made)
+        write_samples(f"{out}/{name}", loader, [i for b in loader for i in b["index"].tolist()])
     accelerator.end_training()
 
 
@@ -84,6 +86,7 @@ def run_lightning(when: str, path: str, out: str) -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), 0.01)
 
+    out = f"{out}/{when}"
     model = Policy()
     if when == "before":
         model.own = make_loader(path)

@@ -141,6 +141,22 @@ def test_the_device_finishes_batches(how):
             assert torch.equal(x.reshape(-1).view(torch.uint8), v.reshape(-1).view(torch.uint8)), k
 
 
+@pytest.mark.parametrize("shuffle", [False, "pool"])
+def test_filters_of_frames_that_the_device_decodes(shuffle):
+    """The device decodes, the host scales by the filter, and the device finishes: the same bits."""
+    key = "observation.images.cam_high"
+    if key not in robocache.open(PATH).features:
+        pytest.skip("the dataset lacks cam_high")
+    for images in (
+        {"size": (96, 96), "fit": "letterbox", "filter": "pil-bilinear", "layout": "hwc"},
+        {"transform": [{"letterbox": True}, {"smallest_side": 96}, {"random_crop": 0.9}]},
+    ):
+        how = {"keys": [key], "shuffle": shuffle, "images": robocache.Images(**images)}
+        got = epoch(device=robocache.Device("cuda", decode="gpu"), **how)
+        for a, b in zip(epoch(**how), got, strict=True):
+            assert b[key].is_cuda and torch.equal(a[key], b[key].cpu())
+
+
 def test_pinned_on_the_host():
     """The buffers of the engine are page-locked, so batches are pinned without a copy."""
     with open_loader(device=robocache.Device(pin_memory=True)) as loader:

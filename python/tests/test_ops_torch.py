@@ -250,14 +250,21 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
+@pytest.mark.slow
 def test_compiled_by_inductor() -> None:
+    # Probes of the vector units, a precompiled header and worker processes take most of the time.
+    from torch._inductor import config
+
     data, times, targets = make(torch.float32)
 
     def work(x: Any) -> Any:
         return (robocache.resample(x * 2, times, targets, mode="linear") ** 2).sum()
 
     a, b = data.clone().requires_grad_(), data.clone().requires_grad_()
-    torch.compile(work, fullgraph=True)(a).backward()
+    with config.patch(
+        {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False, "compile_threads": 1}
+    ):
+        torch.compile(work, fullgraph=True)(a).backward()
     work(b).backward()
     assert torch.allclose(a.grad, b.grad)
 
@@ -297,6 +304,7 @@ def test_exported_and_fake() -> None:
 
 
 @pytest.mark.parametrize("first", ["robocache, torch", "torch, robocache"])
+@pytest.mark.slow
 def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path) -> None:
     """A saved program runs in a new process that imports both packages.
 

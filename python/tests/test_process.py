@@ -85,6 +85,7 @@ def interrupted(p: subprocess.Popen[str]) -> tuple[str, int]:
     return out + err, p.returncode
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
     p = start(
         """
@@ -104,6 +105,7 @@ def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in text and code in (-signal.SIGINT, 130, 1)
 
 
+@pytest.mark.slow
 def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
     """A loop that catches Ctrl-C continues with the next batch.
 

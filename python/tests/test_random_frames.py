@@ -28,6 +28,7 @@ def oracle(h264: str) -> dict[str, np.ndarray]:
     return out
 
 
+@pytest.mark.slow
 def test_random_single_frames(h264: str, oracle: dict[str, np.ndarray]) -> None:
     """2,000 random frames of both cameras are the right ones."""
     m = robocache.MapDataset(h264, keys=list(oracle), threads=2)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import data_root
+import live_events
+from conftest import data_root, dataset_path
 
 import robocache
 
@@ -278,3 +279,46 @@ def test_normalizer_of_channels_last(source: tuple) -> None:
 def test_misuse(source: tuple, how: dict, words: str) -> None:
     with pytest.raises((robocache.Misuse, robocache.Unsupported), match=words):
         robocache.Loader(source[0], keys=["observation.large"], images=robocache.Images(**how))
+
+
+def test_a_contract_crops_the_center() -> None:
+    """A robot sees what a loader with the centre crop delivers, in the layout of training."""
+    path = dataset_path("mcap_robot") + "/recording_zstd.mcap"
+    camera = "camera.color.image_raw.compressed"
+
+    def loader(*steps: dict) -> robocache.Loader:
+        images = robocache.Images(
+            transform=[{"letterbox": True}, {"smallest_side": 128}, *steps], layout="hwc"
+        )
+        how = {"keys": [camera], "batch_size": 1, "shuffle": False, "images": images}
+        return robocache.Loader(path, hz=30, align="causal", **how)
+
+    back = {"smallest_side": 128}
+    train = loader({"random_crop": 0.9}, back, {"rotation": 5}, {"color_jitter": {"hue": 0.1}})
+    contract = train.contract()
+    assert contract.outputs[camera].shape == (128, 128, 3)
+    events = live_events.events_of(path, contract, {"clock": "log"})
+    with robocache.Live(contract) as live:
+        wanted = iter(loader({"center_crop": 0.9}, back))
+        seen_all = [(b, dict(x)) for b, x in zip(wanted, live_events.ticks_of(live, events, 10))]
+        assert len(seen_all) == 10
+        for batch, seen in seen_all:
+            assert np.array_equal(np.asarray(seen[camera]), np.asarray(batch[camera][0]))
+
+
+@pytest.mark.parametrize("cache", ["none", "ram", "rgb", "yuv"])
+def test_frames_of_video_in_caches(cache: str, tmp_path: Path) -> None:
+    """Stored frames, pixels and planes give the pixels that the library makes of full frames."""
+    path, key = dataset_path("g1_h264_v30"), "observation.images.cam_high"
+    how = {"keys": [key], "episodes": [0], "batch_size": 8, "shuffle": False}
+    full = np.asarray(next(iter(robocache.Loader(path, **how)))[key])
+    want = [scale("cv2-area", x.transpose(1, 2, 0), 96, 128) for x in full]
+    if cache == "ram":
+        how["cache"] = "ram"
+    elif cache != "none":
+        how["cache"] = robocache.Cache(str(tmp_path / "cache"), format=cache)
+    images = robocache.Images(size=(96, 128), filter="cv2-area")
+    with robocache.Loader(path, images=images, **how) as loader:
+        for _ in range(2):
+            got = np.asarray(next(iter(loader))[key])
+            assert np.array_equal(got.transpose(0, 2, 3, 1), np.stack(want))

@@ -136,6 +136,20 @@ def diffusion_policy():
     return endless(loader, lambda b: len(b["action"])), len(loader)
 
 
+@runner("diffusion_policy", "robocache", "robocache-item")
+def diffusion_policy_adapter():
+    import robocache.diffusion_policy as ours
+
+    dataset = ours.ImageDataset(a.uri, horizon=16, pad_before=1, pad_after=7, seed=42)
+    if a.runner == "robocache-item":
+        loader = common.torch_loader(dataset, a, shuffle=True)
+    else:
+        loader = ours.Loader(
+            dataset, batch_size=a.batch_size, shuffle=True, cache="ram", threads=a.workers
+        )
+    return endless(loader, lambda b: len(b["action"])), len(loader)
+
+
 # OpenVLA: Bridge with its own settings: single steps, normalized by quantiles, 224×224 by lanczos3,
 # and goals, whose images it does not use.
 

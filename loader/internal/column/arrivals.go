@@ -48,7 +48,7 @@ func (w *Reader) drawnAge(p *Part, c *Column, i int) (int64, error) {
 	if draw.IsZero() {
 		return 0, nil
 	}
-	row := p.rows[0][i]
+	row := p.anchors[i]
 	u := kernel.DrawUniform(uint64(p.Source.Seed), p.sampleEpoch(i),
 		drawAge+c.Time.Arrivals.DrawID, sampleNumber(row))
 	if !draw.Measured {

@@ -79,7 +79,7 @@ func (m *Mirror) Check(c *Column) error {
 
 // sampleNumber returns the number that identifies a sample in random draws. It depends only on the
 // sample's row in the dataset, not on the batch or the selection.
-func sampleNumber(r robocache.Row) int64 { return int64(r.Episode)<<32 | int64(r.Index) }
+func sampleNumber(r robocache.Row) int64 { return int64(r.Episode)<<32 + int64(r.Index) }
 
 // sampleEpoch returns the epoch of sample i in its source. It is 0 for a Map.
 func (p *Part) sampleEpoch(i int) uint64 {
@@ -93,7 +93,7 @@ func (p *Part) sampleEpoch(i int) uint64 {
 func (p *Part) drawAugment(c *ImageColumn, k int) kernel.ImageDraw {
 	a := c.Augment.ImageAugment
 	a.Epoch = p.sampleEpoch(k / c.Steps)
-	return a.Draw(sampleNumber(p.rows[0][k/c.Steps]), c.Height, c.Width, k%c.Steps)
+	return a.Draw(sampleNumber(p.anchors[k/c.Steps]), c.Height, c.Width, k%c.Steps)
 }
 
 // putFrame stores rendered pixels as the k-th frame of a column. It augments them unless a device
@@ -122,7 +122,7 @@ func (p *Part) isFlipped(i int) bool {
 		Epoch: p.sampleEpoch(i),
 		Flip:  p.Source.Flip,
 	}
-	return a.Flips(sampleNumber(p.rows[0][i]))
+	return a.Flips(sampleNumber(p.anchors[i]))
 }
 
 // mirrorRows applies c.Mirror to the stored rows of the samples whose images are flipped.
@@ -181,7 +181,7 @@ func (p *Part) convertWithNoise(
 		if c.NoiseDeviation > 0 {
 			samples := make([]int64, hi-lo)
 			for i := range samples {
-				samples[i] = sampleNumber(p.rows[0][lo+i])
+				samples[i] = sampleNumber(p.anchors[lo+i])
 			}
 			e.Augment = &kernel.Augment{
 				Seed:  uint64(p.Source.Seed),

@@ -15,6 +15,7 @@ import (
 type Part struct {
 	Build          *BatchBuild
 	Source         *DataSource
+	anchors        []robocache.Row   // row of each sample, which may be outside its episode
 	rows           [][]robocache.Row // rows of each window, samples × steps
 	pads           [][]byte          // 1 for each row that replaces a row outside the episode
 	tablePositions []int32           // position of each sample's episode in the table
@@ -94,18 +95,24 @@ func (p *Part) ResolveRows(samples []int64) {
 		p.rows, p.pads = make([][]robocache.Row, len(src.Windows)), make([][]byte, len(src.Windows))
 	}
 	p.tablePositions = slices.Grow(p.tablePositions[:0], n)[:n]
-	anchors := slices.Grow(p.rows[0][:0], n)[:n]
+	p.anchors = slices.Grow(p.anchors[:0], n)[:n]
+	inside := slices.Grow(p.rows[0][:0], n)[:n]
+	outside := slices.Grow(p.pads[0][:0], n)[:n]
 	for i, s := range samples {
 		r, place := src.Table.Row(s)
-		anchors[i], p.tablePositions[i] = r, int32(place)
+		p.anchors[i], p.tablePositions[i] = r, int32(place)
+		inside[i], outside[i] = r, 0
+		if src.Table.IsPadded {
+			row, isOutside := align.Clamp(r.Index, 0, src.rowCount(r.Episode))
+			inside[i].Index, outside[i] = row, boolByte(isOutside)
+		}
 	}
-	p.rows[0] = anchors
-	p.pads[0] = slices.Grow(p.pads[0][:0], n)[:n] // all zero: a sample is inside its episode
+	p.rows[0], p.pads[0] = inside, outside
 	for k := 1; k < len(src.Windows); k++ {
 		offsets := src.Windows[k].Offsets
 		rows := slices.Grow(p.rows[k][:0], n*len(offsets))
 		pads := slices.Grow(p.pads[k][:0], n*len(offsets))
-		for _, r := range anchors {
+		for _, r := range p.anchors {
 			length := src.rowCount(r.Episode)
 			for _, o := range offsets {
 				row, outside := align.Clamp(r.Index, o, length)

@@ -13,6 +13,7 @@ type TableColumn struct {
 	PlanFollowers  []*TableColumn // columns that this one's job also fills
 	Mirror         *Mirror        // change of the numbers when images are flipped; nil: none
 	NoiseDeviation float32        // standard deviation of added noise; 0: none
+	ZeroBeyond     []int          // numbers that are 0 in rows outside the episode
 }
 
 // Waits returns 0 for followers, which their leader's job fills.
@@ -65,8 +66,26 @@ func (w *Reader) gatherTable(p *Part, c *TableColumn) error {
 			return nil
 		}
 	}
+	c.zeroBeyond(p, dst)
 	done()
 	return w.maskRows(p, c.Column, rows)
+}
+
+// zeroBeyond sets numbers of finished rows to 0 if the window puts the row outside the episode.
+func (c *TableColumn) zeroBeyond(p *Part, rows []byte) {
+	if len(c.ZeroBeyond) == 0 {
+		return
+	}
+	size := c.OutDType.Size()
+	for k, outside := range p.pads[c.Window] {
+		if outside == 0 {
+			continue
+		}
+		row := rows[k*c.OutBytes:][:c.OutBytes]
+		for _, i := range c.ZeroBeyond {
+			clear(row[i*size:][:size])
+		}
+	}
 }
 
 // finishRows casts and normalizes stored rows and adds noise.

@@ -123,7 +123,7 @@ func (c *VectorColumn) writeMask(w *Reader, mask []byte, samples, steps int) {
 // drops reports whether the vector of sample i is zeros.
 func (c *VectorColumn) drops(p *Part, i int) bool {
 	draw := kernel.DrawUniform(uint64(p.Source.Seed), p.sampleEpoch(i), c.DrawNumber,
-		sampleNumber(p.rows[0][i]))
+		sampleNumber(p.anchors[i]))
 	return draw < c.Options.Dropout
 }
 

@@ -199,7 +199,7 @@ func TestTable(t *testing.T) {
 	}
 	sel, err := NewTable(
 		4,
-		Selection{Positions: []int{3, 0, 3}, DropFirst: 1, DropTail: 2},
+		Selection{Positions: []int{3, 0, 3}, First: 1, Last: 2},
 		nil,
 		func(e int) (int, int64, error) { return lengths[e], 0, nil },
 		false,

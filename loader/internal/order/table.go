@@ -13,18 +13,45 @@ import (
 // Table maps sample numbers to rows by prefix sums over the selected episodes. Time and memory are
 // O(episodes), regardless of the number of rows.
 type Table struct {
-	episodes []int32 // positions of the selected episodes, ascending; nil: all
-	ends     []int64 // samples up to and including each episode
-	first    int     // row of an episode's first sample (drop_n_first_frames)
-	Start    []int64 // first timestamp of each episode, with a timeline
-	Emptied  []int   // episodes without a sample because of the options
+	episodes []int32  // positions of the selected episodes, ascending; nil: all
+	ends     []int64  // samples up to and including each episode
+	runs     []rowRun // samples of segments, in order; nil: one run of rows per episode
+	first    int      // row of an episode's first sample, if there are no runs
+	IsPadded bool     // samples may be outside their episode
+	Start    []int64  // first timestamp of each episode, with a timeline
+	Emptied  []int    // episodes without a sample because of the options
 	Print    Fingerprint
 }
 
 // Selection is the part of a dataset whose rows are samples.
 type Selection struct {
-	Positions           []int // of episodes, in any order; nil: all
-	DropFirst, DropTail int   // rows at the start and end of each episode that are not samples
+	Positions []int // of episodes, in any order; nil: all
+	// Rows between which an episode's samples are: from First to its number of rows - Last - 1.
+	// Negative numbers add samples outside the episode.
+	First, Last int
+	// Segments holds ranges [from, to) of rows by the position of the episode, ascending and
+	// disjoint. Only their rows are samples. nil does not restrict the samples.
+	Segments map[int][][2]int
+}
+
+// rowRun is a run of consecutive rows that are samples.
+type rowRun struct {
+	end   int64 // samples up to and including the run
+	entry int32 // of the table
+	first int32 // row of the first sample
+}
+
+// addRuns adds the samples of an episode of rows rows, and returns how many samples there are then.
+func (t *Table) addRuns(cfg *Selection, entry, rows int, sum int64) int64 {
+	for _, s := range cfg.Segments[t.Episode(entry)] {
+		from, to := max(s[0], cfg.First), min(s[1], rows-max(cfg.Last, 0))
+		if from >= to {
+			continue
+		}
+		sum += int64(to - from)
+		t.runs = append(t.runs, rowRun{end: sum, entry: int32(entry), first: int32(from)})
+	}
+	return sum
 }
 
 // NewTable counts the samples of the selected episodes. count returns the rows of an episode and
@@ -33,7 +60,10 @@ func NewTable(
 	total int, cfg Selection, exclude map[int]bool,
 	count func(episode int) (n int, start int64, err error), timeline bool,
 ) (*Table, error) {
-	t := &Table{first: cfg.DropFirst}
+	t := &Table{first: cfg.First, IsPadded: cfg.First < 0 || cfg.Last < 0}
+	if cfg.Segments != nil {
+		t.runs = []rowRun{}
+	}
 	var list []int
 	if cfg.Positions != nil {
 		list = append(make([]int, 0, len(cfg.Positions)), cfg.Positions...)
@@ -75,9 +105,13 @@ func NewTable(
 		if err != nil {
 			return nil, err // count names the episode
 		}
-		if samples := c - cfg.DropFirst - cfg.DropTail; samples > 0 {
-			sum += int64(samples)
+		before := sum
+		if t.runs != nil {
+			sum = t.addRuns(&cfg, i, c, sum)
 		} else if c > 0 {
+			sum += int64(max(c-cfg.First-cfg.Last, 0))
+		}
+		if sum == before && c > 0 {
 			t.Emptied = append(t.Emptied, e)
 		}
 		t.ends[i] = sum
@@ -124,8 +158,21 @@ func (t *Table) samplesWithout(bad []BadEpisode) (left int64) {
 	return left
 }
 
-// Row returns the row of a sample and the position of its episode in the table.
+// Row returns the row of a sample and the position of its episode in the table. The row may be
+// outside its episode if the table is padded.
 func (t *Table) Row(sample int64) (r robocache.Row, i int) {
+	if t.runs != nil {
+		k := sort.Search(len(t.runs), func(k int) bool { return t.runs[k].end > sample })
+		run, before := t.runs[k], int64(0)
+		if k > 0 {
+			before = t.runs[k-1].end
+		}
+		entry := int(run.entry)
+		return robocache.Row{
+			Episode: t.Episode(entry),
+			Index:   int(sample-before) + int(run.first),
+		}, entry
+	}
 	lo, hi := 0, len(t.ends)
 	for lo < hi {
 		m := int(uint(lo+hi) / 2)
@@ -153,6 +200,16 @@ func (t *Table) Fingerprint() Fingerprint {
 		binary.LittleEndian.PutUint64(b[8:], uint64(end-before))
 		h.Write(b[:])
 		before = end
+	}
+	// Without these options the hash is that of earlier versions, which left out the first row.
+	if t.first < 0 {
+		binary.LittleEndian.PutUint64(b[:8], uint64(t.first))
+		h.Write(b[:8])
+	}
+	for _, run := range t.runs {
+		binary.LittleEndian.PutUint64(b[:8], uint64(run.end))
+		binary.LittleEndian.PutUint64(b[8:], uint64(run.first))
+		h.Write(b[:])
 	}
 	return Fingerprint{
 		Episodes: len(t.ends),

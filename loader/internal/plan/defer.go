@@ -59,7 +59,8 @@ func deferredOp(c *column.Column) *column.DeviceOp {
 	}
 	rows := c.Table()
 	switch {
-	case c.Elements == 0 || rows != nil && (rows.Mirror != nil || rows.NoiseDeviation > 0):
+	case c.Elements == 0 || rows != nil && (rows.Mirror != nil || rows.NoiseDeviation > 0 ||
+		len(rows.ZeroBeyond) > 0):
 		return nil
 	case !c.IsNumericStream() || !c.StoredDType.Float() || !c.OutDType.Float():
 		return nil

@@ -102,6 +102,9 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if limit := src.Dataset.Capabilities().LimitMemory; limit != nil {
 		limit(memory / 8)
 	}
+	if err := src.applyBeyond(); err != nil {
+		return err
+	}
 	if err := src.countSamples(ctx); err != nil {
 		return err
 	}
@@ -203,10 +206,13 @@ func (src *Source) countSamples(ctx context.Context) error {
 	if err := src.excludeLacking(ctx, exclude); err != nil {
 		return err
 	}
-	var err error
+	selection, err := src.selectRows()
+	if err != nil {
+		return err
+	}
 	src.Table, err = order.NewTable(
 		info.Episodes,
-		order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
+		selection,
 		exclude,
 		src.countRows(ctx, exclude),
 		src.Timebase.IsGrid,
