@@ -38,7 +38,7 @@ API = {
     "Errors": "Error NotFound Malformed Unsupported ResourceLimit Temporary Misuse Internal ForkError",
     "This installation": "versions self_test check_installation print_installation_info is_cuda_available",
     "Ray": "ray",
-    "Training repositories": "openpi gr00t diffusion_policy",
+    "Training repositories": "openpi gr00t diffusion_policy rlds_training",
     "Earlier RoboCache": "datasets compat",
 }
 

@@ -235,6 +235,7 @@ _MODULES_OF_NAMES = {
     "openpi": "openpi",
     "gr00t": "gr00t",
     "diffusion_policy": "diffusion_policy",
+    "rlds_training": "rlds_training",
 }
 _LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 

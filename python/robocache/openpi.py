@@ -1,6 +1,8 @@
-"""lerobot's dataset classes in the form that openpi's data loader uses.
+"""openpi's dataset, normalization statistics and data loader, made by RoboCache.
 
-import robocache.openpi as lerobot_dataset  # in openpi/training/data_loader.py
+LeRobotDataset and LeRobotDatasetMetadata replace lerobot's classes in openpi's data loader.
+DataLoader delivers the inputs of the model, norm_stats their statistics. Neither openpi nor JAX is
+imported before its own objects are used.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import numpy as np
 from . import _checks, _lerobotmeta, lerobot
 from ._errors import Malformed, Misuse, NotFound
 from ._openpi_config import Config, read_config
+from ._window_statistics import window_statistics
+from .dataset import Dataset
 from .loader import Loader
 from .options import Images, Windows
 
@@ -25,6 +29,7 @@ __all__ = [
     "LeRobotDatasetMetadata",
     "Config",
     "DataLoader",
+    "norm_stats",
     "read_config",
 ]
 
@@ -79,7 +84,7 @@ def _read_statistics(given: Any) -> dict[str, dict[str, np.ndarray]]:
         except FileNotFoundError:
             raise NotFound(
                 f"norm_stats: there is no {path}",
-                hint="write it with openpi's compute_norm_stats.py",
+                hint="write it with robocache.openpi.norm_stats",
             )
         except (ValueError, KeyError, TypeError) as e:
             raise Malformed(f"norm_stats: {path} is not a norm_stats.json: {e!r}") from None
@@ -151,7 +156,7 @@ class DataLoader:
             raise Misuse(
                 "DataLoader without norm_stats",
                 {"dataset": c.repo_id},
-                "compute them with openpi's compute_norm_stats.py, or pass skip_norm_stats=True",
+                "compute them with robocache.openpi.norm_stats(config), or pass skip_norm_stats=True",
             )
         self._stats = {} if skip_norm_stats else _read_statistics(c.norm_stats)
         fields = ("q01", "q99") if c.use_quantile_norm else ("mean", "std")
@@ -262,3 +267,51 @@ class DataLoader:
         from openpi.models.model import Observation
 
         return Observation.from_dict(inputs), inputs["actions"]
+
+
+def norm_stats(
+    config: Any, out: Any = None, *, exact: bool = True
+) -> dict[str, dict[str, list[float]]]:
+    """Computes openpi's normalization statistics without decoding video.
+
+    The statistics are of the states and of the windows of actions after the differences.
+
+    Args:
+        config: A TrainConfig of openpi, or a Config.
+        out: The folder for norm_stats.json. Default None: no file.
+        exact: Whether quantiles are exact and all windows count. False: as openpi's
+            compute_norm_stats.py, from running histograms over whole batches. Default True.
+
+    Returns:
+        {"state" and "actions": {"mean", "std", "q01", "q99": list of D}}.
+
+    Raises:
+        Misuse: A stream does not exist.
+        Unsupported: The configuration has no equivalent.
+
+    Example:
+        robocache.openpi.norm_stats(config, config.assets_dirs / config.data.repo_id)
+    """
+    c = config if isinstance(config, Config) else read_config(config)
+    mask = list(c.delta_mask or ())
+    with Dataset(_lerobotmeta.locate_dataset(c.repo_id, None)) as dataset:
+        _checks.check_key(c.actions, dataset.features, "actions")
+        width = int(np.prod(dataset.features[c.actions].shape))
+        absolute = [i for i in range(width) if i >= len(mask) or not mask[i]]
+        single = {"precision": "float32"}
+        actions: dict[str, Any] = {"key": c.actions, **single}
+        if any(mask):
+            reference = {"key": c.state, "start": 0}
+            actions |= {"relative": "difference", "reference": reference, "absolute": absolute}
+        vectors = {
+            "state": {"parts": [{"key": c.state, **single}]},
+            "actions": {"parts": [actions], "rows": list(range(c.action_horizon))},
+        }
+        found = window_statistics(dataset, vectors, exact=exact, batch_size=c.batch_size)
+    names = ("mean", "std", "q01", "q99")
+    stats = {key: {n: found[key][n].tolist() for n in names} for key in ("state", "actions")}
+    if out is not None:
+        path = Path(out) / "norm_stats.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"norm_stats": stats}, indent=2))
+    return stats

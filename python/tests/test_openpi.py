@@ -246,3 +246,24 @@ def test_arrays_of_the_frameworks(framework: str) -> None:
         got = batches[0][key]
         assert type(got).__module__.split(".")[0] in ("jax", "jaxlib", "torch")
         assert np.asarray(got).tobytes() == want[key].tobytes()
+
+
+def test_norm_stats(theirs: dict[str, Any], tmp_path: Path) -> None:
+    config = openpi.Config(repo_id=dataset_path("g1_v21"), images={}, delta_mask=MASK)
+    got = openpi.norm_stats(config, tmp_path / "assets", exact=False)
+    for key, stats in got.items():
+        for name, value in stats.items():
+            want = theirs[f"norm_stats/{key}/{name}"]
+            # Sums of openpi are float32: mean within 1e-6, std within 2e-5.
+            bound = {"mean": 1e-6, "std": 2e-5}.get(name, 0)
+            assert np.abs(np.array(value) - want).max() <= bound, (key, name)
+    loader = openpi.DataLoader(
+        replace(config, norm_stats=tmp_path / "assets"), framework="numpy", num_batches=1
+    )
+    assert next(iter(loader))["actions"].shape == (32, 50, 32)
+    keys = ["observation.state"]
+    rows = robocache.MapDataset(dataset_path("g1_v21"), keys=keys).batch(range(1305))[keys[0]]
+    exact = openpi.norm_stats(config)["state"]["q01"]
+    assert np.allclose(exact, np.quantile(np.asarray(rows), 0.01, axis=0), atol=1e-6)
+    with pytest.raises(robocache.Misuse):
+        openpi.norm_stats(replace(config, actions="actoin"))

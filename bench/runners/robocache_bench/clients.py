@@ -201,6 +201,41 @@ def openvla():
     return (len(b["action"]) for b in dataset.as_numpy_iterator()), 1000 // a.batch_size
 
 
+def bridge_rows(trajectory):
+    """Standardizes an episode of Bridge: first and last step left out, differences of states."""
+    state, action = trajectory["observation"]["state"][1:], trajectory["action"][1:]
+    return {
+        "observation": {"image_0": trajectory["observation"]["image_0"][1:-1]},
+        "action": np.concatenate([state[1:, :6] - state[:-1, :6], action[:-1, 6:] > 0.5], 1),
+        "language_instruction": trajectory["language_instruction"][1:-1],
+    }
+
+
+@runner("openvla", "robocache")
+def openvla_adapter():
+    import robocache.rlds_training
+
+    kwargs = dict(
+        name="bridge_dataset",
+        data_dir=a.uri,
+        standardize_fn=bridge_rows,
+        image_obs_keys={"primary": "image_0"},
+        language_key="language_instruction",
+        action_proprio_normalization_type="bounds_q99",
+        absolute_action_mask=[False] * 6 + [True],
+        action_normalization_mask=[True] * 6 + [False],
+    )
+    data, _, _ = robocache.rlds_training.make_interleaved_dataset(
+        [kwargs],
+        train=True,
+        traj_transform_kwargs=dict(skip_unlabeled=True),
+        frame_transform_kwargs=dict(resize_size=(224, 224)),
+        batch_size=a.batch_size,
+        threads=a.workers,
+    )
+    return (len(b["action"]) for b in data), 1000 // a.batch_size
+
+
 def main(_):
     batches, count = RUNNERS[a.case, a.runner]()
     common.imported()
