@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 		"internal/jsonmeta",
 		"internal/lru",
 	},
+	"derive": {""},
 	"stats": {"", "video", "vector", "internal/crash"},
 	"format": {
 		"",

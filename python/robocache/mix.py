@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,7 @@ class Mix:
             each number of the source in the padded row, without duplicates. Default None: the
             leading positions.
         vectors: As in Loader, for this source only; their sizes must equal those of other sources.
+        derive: As in Loader, for this source only, with its own keys.
         windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
             source.
         align: A robocache.Align: how the source's streams are put on one timeline.
@@ -109,6 +110,7 @@ class Mix:
         name: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
         vectors: Mapping[str, Vector] | None = None,
+        derive: Mapping[str, Callable[..., Any]] | None = None,
         **groups: Unpack[MixGroups],
     ) -> None:
         plain = {
@@ -141,6 +143,8 @@ class Mix:
             [*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader"
         )
         try:
+            if derive is not None:
+                self._dataset = _option_values.derive_streams(self._dataset, derive, given)
             self._configure(rename, given)
         except Misuse as e:
             raise e.within({"dataset": self.dataset.uri}) from None
