@@ -70,6 +70,8 @@ type Feature struct {
 	// up: quaternions, matrices, and six numbers of a matrix. If they are relative, mode sum is
 	// refused.
 	Unsummable []int `json:"unsummable,omitempty"`
+	// Derived is the hash of the values of a stream that a user computed. "" is a recorded stream.
+	Derived string `json:"derived,omitempty"`
 }
 
 // fixedDims returns the number of the first dimension of Shape that does not vary.

@@ -148,7 +148,8 @@ func rejectForeign(root *os.Root, dir string) error {
 		return nil // another process created it first
 	}
 	for _, n := range names {
-		if n != "lost+found" { // a new volume
+		// a new volume, and the values of derive=, which may be written before the first entry
+		if n != "lost+found" && n != "derived" {
 			return robocache.Misuse("open cache", robocache.Where{
 				"cache": dir,
 			}, "the directory holds other files (%q) and no %s: it is not a cache, and "+

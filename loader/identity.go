@@ -1,6 +1,9 @@
 package loader
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -22,6 +25,22 @@ func identityKey(info *robocache.Info) string {
 	return slices.Min(keys)
 }
 
+// derivedHash returns a hash of the keys and values of derived streams, or "" if there are none.
+func derivedHash(info *robocache.Info) string {
+	h := sha256.New()
+	isDerived := false
+	for i := range info.Features {
+		if f := &info.Features[i]; f.Derived != "" {
+			isDerived = true
+			fmt.Fprintf(h, "%q %s\n", f.Key, f.Derived)
+		}
+	}
+	if !isDerived {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
 // Identify adds a hash of values to a state of this loader, which distinguishes its data from other
 // data of the same lengths. The first call reads a few rows.
 func (l *Loader) Identify(s *State) {
@@ -30,6 +49,7 @@ func (l *Loader) Identify(s *State) {
 		if len(s.Sources) > 0 {
 			print = &s.Sources[i].Fingerprint
 		}
+		print.Derived = derivedHash(src.Dataset.Info())
 		key := identityKey(src.Dataset.Info())
 		if sum := src.ValuesHash(key); sum != "" {
 			print.Stream, print.Values = key, sum
@@ -45,10 +65,13 @@ func (l *Loader) dataMismatch(s *State) string {
 		if len(s.Sources) > 0 {
 			print, name = &s.Sources[i].Fingerprint, "source "+s.Sources[i].Name+": "
 		}
+		src := l.assembler.Sources[i]
+		if print.Derived != derivedHash(src.Dataset.Info()) {
+			return "the state is of other data: " + name + "the values of derived streams differ"
+		}
 		if print.Values == "" {
 			continue
 		}
-		src := l.assembler.Sources[i]
 		if src.Dataset.Info().Feature(print.Stream) == nil {
 			return "the state is of other data: " + name + "here is no stream " + print.Stream
 		}

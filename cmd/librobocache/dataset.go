@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/derive"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/mapping"
@@ -77,6 +78,8 @@ type openArgs struct {
 	Split        string            `json:"split"`
 	Episodes     []int             `json:"episodes"`
 	FollowLinks  bool              `json:"follow_links"`
+	Derived      []derive.Stream   `json:"derived"`
+	DeriveBudget int64             `json:"derive_budget"`
 }
 
 // readMap reads a mapping, given as JSON or as the path of a file.
@@ -127,6 +130,14 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 	)
 	if err != nil {
 		return nil, err
+	}
+	if a.Derived != nil {
+		derived, err := derive.Wrap(ds, a.Derived, a.DeriveBudget)
+		if err != nil {
+			_ = ds.Close()
+			return nil, err
+		}
+		ds = derived
 	}
 	s := newShared(ds, a.DepthUnit)
 	return newHandle(s, func(h int64) any {

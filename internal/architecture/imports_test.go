@@ -43,7 +43,8 @@ var allowed = map[string][]string{
 		"internal/jsonmeta",
 		"internal/lru",
 	},
-	"stats": {"", "video", "vector", "internal/crash"},
+	"derive": {""},
+	"stats":  {"", "video", "vector", "internal/crash"},
 	"format": {
 		"",
 		"store",

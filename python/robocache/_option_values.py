@@ -6,12 +6,15 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import options
 from ._errors import Misuse
 from ._checks import parse_bytes, is_integer
 from .options import Cache, Device
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
 
 
 class OptionValues(dict[str, Any]):
@@ -56,6 +59,28 @@ class OptionValues(dict[str, Any]):
         for name, label in self.labels.items():
             if name in self and name not in known:
                 raise Misuse(f"{label} is not for robocache.{owner}", hint=hint)
+
+
+def derive_streams(
+    dataset: Dataset,
+    derive: Any,
+    given: Mapping[str, Any],
+    inherited: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Returns a dataset with the streams of derive=, for the episodes that options choose."""
+    from ._derive import derived_dataset  # No loader without derive= needs it.
+
+    inherited = inherited or {}
+    place = given.get("cache")
+    return derived_dataset(
+        dataset,
+        derive,
+        episodes=given.get("episodes", inherited.get("episodes")),
+        split=given.get("split", inherited.get("split")),
+        folder=None if place is None or place in ("ram", "device") else os.fspath(place),
+        skip_bad=given.get("on_bad_episode") == "skip",
+        budget=parse_bytes("memory_budget", given.get("memory_budget", "4GiB")) // 8,
+    )
 
 
 def as_cache(v: Any) -> Cache | None:

@@ -9,6 +9,7 @@ from typing import Any
 from . import _config
 from ._errors import Error, Misuse, Unsupported
 from ._feature import Features
+from ._option_values import OptionValues, derive_streams
 from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
 from .mix import Mix
@@ -43,13 +44,17 @@ def _open_source(position: int, source: Any) -> Mix:
     return mix
 
 
-def open_sources(source: Any, how: dict[str, Any]) -> Sources:
+def open_sources(source: Any, how: dict[str, Any], derive: Any, given: OptionValues) -> Sources:
     """Opens the source of a Loader.
 
     Args:
         source: The first argument of Loader.
         how: The options for opening a path.
+        derive: The functions of derived streams, or None.
+        given: The options of the Loader.
     """
+    if derive is not None and isinstance(source, (list, tuple, Mix)):
+        raise Misuse("derive= of a mixture", hint="give it to each robocache.Mix")
     if isinstance(source, (list, tuple)):
         if not source:
             raise Misuse("a mixture of no datasets")
@@ -66,6 +71,8 @@ def open_sources(source: Any, how: dict[str, Any]) -> Sources:
         inherited = dict(source._config)
         source = source.dataset
     dataset = as_dataset(source, how)
+    if derive is not None:
+        dataset = derive_streams(dataset, derive, given, inherited)
     return Sources(None, [dataset], dataset.features, inherited)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from . import _checks, _statistics
 from ._errors import Misuse
 from .dataset import as_dataset
+from .vectors import vectors_config
 
 __all__ = ["pool_statistics", "window_statistics"]
 
@@ -72,7 +73,7 @@ def window_statistics(
     if not isinstance(vectors, Mapping) or not vectors:
         raise Misuse(f"vectors={vectors!r}: expected a dict of robocache.Vector by name")
     windows: dict[str, Any] = {
-        "vectors": {str(k): dict(v) for k, v in vectors.items()},
+        "vectors": vectors_config("vectors", vectors),
         "per_step": _checks.check_flag("per_step", per_step),
         "drop": _checks.check_flag("drop", drop),
         "single_sums": _checks.check_flag("single_sums", single_sums),

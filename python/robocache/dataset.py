@@ -243,10 +243,20 @@ class Dataset:
 
     def _reopen(self, change: dict[str, Any]) -> Dataset:
         """Returns the same dataset opened with changed options."""
+        self._refuse_derived("a split")
         ds = Dataset.__new__(Dataset)
         ds.__setstate__({"args": {**self._args, **change}})
         ds._handle.open()
         return ds
+
+    def _refuse_derived(self, what: str) -> None:
+        """Raises Misuse if streams are derived, which belong to the episodes as they are."""
+        if "derived" in self._args:
+            raise Misuse(
+                f"{what} of a dataset with derived streams",
+                {"dataset": self.uri},
+                "Open the dataset again, without derive=.",
+            )
 
     def edit(self) -> Edit:
         """Starts a sequence of changes, which are written in one pass. See robocache.edit.
@@ -259,6 +269,7 @@ class Dataset:
         """
         from .edit import Edit
 
+        self._refuse_derived("an edit")
         return Edit([self])
 
     @property

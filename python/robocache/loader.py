@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import (
@@ -117,6 +117,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             rank.
         vectors: {key: robocache.Vector}, keys that are made of columns of numeric streams.
             Default None.
+        derive: {key: function}: streams that are computed once per episode at opening. The function
+            takes a dict of the episode's numeric arrays, (N, ...) as stored, and returns numbers
+            with one row per row of the episode. A key of the dataset is replaced. With cache= as a
+            directory, values are kept there by their content. Default None.
         windows: A robocache.Windows: windows in rows, windows at a stream's own rate, absent keys,
             and the dtype of float64 streams.
         align: A robocache.Align: how streams are put on one timeline.
@@ -166,6 +170,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         rank: int | None = None,
         world_size: int | None = None,
         vectors: Mapping[str, Vector] | None = None,
+        derive: Mapping[str, Callable[..., Any]] | None = None,
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
@@ -189,7 +194,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         given = _option_values.OptionValues(
             plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
         )
-        sources = _sources.open_sources(source, given.pop_group("open"))
+        sources = _sources.open_sources(source, given.pop_group("open"), derive, given)
         self._mix, self.datasets, self._features = sources.mix, sources.datasets, sources.features
         # The configurations of the sources, in the engine's form.
         self._source_configs: list[dict[str, Any]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,7 @@ class MapDataset(_Base):
         memory_budget: Bytes, or text such as "4GiB", for decoders, tables and a batch. Default
             None: chosen by the engine.
         vectors: {key: robocache.Vector}, as in Loader, without dropout. Default None.
+        derive: As in Loader: {key: function of the arrays of an episode}. Default None.
         windows: A robocache.Windows, all fields except dtype.
         align: A robocache.Align: how streams are put on one timeline.
         images: A robocache.Images: the dtype and shape of images, and the unit of depth.
@@ -126,6 +127,7 @@ class MapDataset(_Base):
         threads: int | None = None,
         memory_budget: int | str | None = None,
         vectors: Mapping[str, Vector] | None = None,
+        derive: Mapping[str, Callable[..., Any]] | None = None,
         **groups: Unpack[SampleGroups],
     ) -> None:
         plain = {
@@ -142,6 +144,8 @@ class MapDataset(_Base):
         }
         given = _option_values.OptionValues(plain, groups)
         self.dataset: Dataset = as_dataset(source, given.pop_group("open"))
+        if derive is not None:
+            self.dataset = _option_values.derive_streams(self.dataset, derive, given)
         given.refuse_unknown(
             [*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it"
         )

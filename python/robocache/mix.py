@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,7 @@ class Mix:
         constants: {key: number or list of numbers}, keys of the batch that hold the same value for
             each sample of the source, such as an embodiment id: int64 or float32, of shape (B,), or
             (B, D) for a list of D numbers. Default None.
+        derive: As in Loader, for this source only, with its own keys.
         windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
             source.
         align: A robocache.Align: how the source's streams are put on one timeline.
@@ -135,6 +136,7 @@ class Mix:
         vectors: Mapping[str, Vector] | None = None,
         primary: bool = False,
         constants: Mapping[str, float | Sequence[float]] | None = None,
+        derive: Mapping[str, Callable[..., Any]] | None = None,
         **groups: Unpack[MixGroups],
     ) -> None:
         plain = {
@@ -168,6 +170,8 @@ class Mix:
             [*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader"
         )
         try:
+            if derive is not None:
+                self._dataset = _option_values.derive_streams(self._dataset, derive, given)
             self._configure(rename, given)
             if constants is not None:
                 self._config["constants"] = _check_constants(constants)

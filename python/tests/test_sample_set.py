@@ -29,7 +29,9 @@ def test_the_samples_are_those_of_diffusion_policy(horizon, before, after):
     path, reference = pusht()
     name = f"{horizon}_{before}_{after}"
     order = robocache.Order(pad_before=before, pad_after=after)
-    windows = robocache.Windows(rows={"action": range(horizon), "observation.state": range(horizon)})
+    windows = robocache.Windows(
+        rows={"action": range(horizon), "observation.state": range(horizon)}
+    )
     keys = ["action", "observation.state"]
     ds = robocache.MapDataset(path, keys=keys, windows=windows, order=order)
     assert len(ds) == len(reference[f"{name}/index"])
@@ -40,7 +42,9 @@ def test_the_samples_are_those_of_diffusion_policy(horizon, before, after):
     got = samples_of(loader)
     chosen = reference[f"{name}/samples"]
     assert np.array_equal(got["action"][chosen], reference[f"{name}/action"])
-    assert np.array_equal(got["observation.state"][chosen][:, :, :2], reference[f"{name}/agent_pos"])
+    assert np.array_equal(
+        got["observation.state"][chosen][:, :, :2], reference[f"{name}/agent_pos"]
+    )
     for i in chosen:
         assert np.array_equal(np.asarray(ds[int(i)]["action"]), got["action"][i])
     # The masks are True where the client's table says that a row repeats an edge.

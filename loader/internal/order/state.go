@@ -62,6 +62,8 @@ type Fingerprint struct {
 	Stream  string `json:"stream,omitempty"` // stream that Values is a hash of
 	// hash of a few rows of the first and the last selected episode
 	Values string `json:"values,omitempty"`
+	// hash of the keys and values of derived streams
+	Derived string `json:"derived,omitempty"`
 }
 
 // BadEpisode is an episode that cannot be read. The order omits its samples from Epoch and Position

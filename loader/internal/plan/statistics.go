@@ -346,6 +346,9 @@ func (src *Source) statisticsID(
 		c.Feature.Shape,
 		src.Table.Fingerprint(),
 	)
+	if c.Feature.Derived != "" {
+		fmt.Fprintf(h, " derived %s", c.Feature.Derived)
+	}
 	var rows []robocache.Row
 	for i := range min(ProbedRows, src.Table.Len()) {
 		e := src.Table.Episode(i * src.Table.Len() / min(ProbedRows, src.Table.Len()))
