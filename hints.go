@@ -96,6 +96,7 @@ var goFields = map[string]string{
 	"delta_indices":     "Indices",
 	"windows":           "Native",
 
+	"image_transform":      "Transform",
 	"deadline_s":           "Deadline",
 	"device_memory_budget": "DeviceMemory",
 	"drop_n_first_frames":  "DropFirst",

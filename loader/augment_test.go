@@ -578,4 +578,12 @@ func TestAugmentMisuse(t *testing.T) {
 		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
+	moved := `{"keys": ["cam", "depth"], "image_transform": [{"random_crop": [2, 2]}]}`
+	cfg, err := options.ParseConfig([]byte(moved))
+	if err == nil {
+		_, err = New(bg, f, cfg)
+	}
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "depth") {
+		t.Errorf("%s: %v", moved, err)
+	}
 }

@@ -27,12 +27,12 @@ OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/", "docs/PERFORMANCE.md")
 # in a group.
 API = {
     "Datasets": "open Dataset Episode Stream Feature",
-    "Loading": "Loader Mix Normalizer MapDataset",
+    "Loading": "Loader Mix Normalizer MapDataset Vector Part",
     "Options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "LeRobot": "LeRobotDataset LeRobotDatasetMetadata",
     "Recording": "Writer",
     "Running a robot": "Contract Live live",
-    "Verbs": "inspect doctor causality convert stats pull push",
+    "Verbs": "inspect doctor causality convert stats window_statistics pool_statistics pull push",
     "Editing": "merge edit",
     "Arrays": "resample fuse voxelize depth_to_points tsdf_integrate SparseVoxels",
     "Errors": "Error NotFound Malformed Unsupported ResourceLimit Temporary Misuse Internal ForkError",

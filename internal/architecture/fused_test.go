@@ -13,7 +13,16 @@ import (
 )
 
 // exact lists the packages whose results must have the same bits on every processor.
-var exact = []string{"", "align", "kernel", "kernel/cpu", "kernel/cuda", "mapping", "stats", "vector"}
+var exact = []string{
+	"",
+	"align",
+	"kernel",
+	"kernel/cpu",
+	"kernel/cuda",
+	"mapping",
+	"stats",
+	"vector",
+}
 
 // fused lists the functions of these packages in which Go on arm64 may fuse a product into a sum,
 // and why the results do not change.

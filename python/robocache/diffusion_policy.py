@@ -91,12 +91,12 @@ class _SequenceDataset:
         n_obs_steps: int | None = None,
     ) -> None:
         _memory.require_torch("robocache.diffusion_policy")
-        self.horizon = _checks.check_whole("horizon", horizon)
+        self.horizon: int = _checks.check_whole("horizon", horizon)
         # A longer padding would make windows without a recorded row.
-        self.pad_before = min(max(operator.index(pad_before), 0), horizon - 1)
-        self.pad_after = min(max(operator.index(pad_after), 0), horizon - 1)
+        self.pad_before: int = min(max(operator.index(pad_before), 0), horizon - 1)
+        self.pad_after: int = min(max(operator.index(pad_after), 0), horizon - 1)
         steps = horizon if n_obs_steps is None else n_obs_steps
-        self.n_obs_steps = min(_checks.check_whole("n_obs_steps", steps), horizon)
+        self.n_obs_steps: int = min(_checks.check_whole("n_obs_steps", steps), horizon)
         self.dataset: Dataset = as_dataset(zarr_path, {})
         self._ends = np.cumsum([0, *map(len, self.dataset)])
         sources = self._default_obs if obs is None else obs
@@ -123,7 +123,8 @@ class _SequenceDataset:
 
     def _select(self, mask: np.ndarray) -> None:
         """Makes the samples of the episodes in mask."""
-        self.train_mask, found = mask, []
+        self.train_mask: np.ndarray[Any, Any] = mask
+        found = []
         for e in np.nonzero(mask)[0]:
             start, end = self._ends[e : e + 2]
             first = np.arange(-self.pad_before, end - start - self.horizon + self.pad_after + 1)
@@ -131,7 +132,7 @@ class _SequenceDataset:
             high = np.minimum(first + self.horizon, end - start)
             rows = [low + start, high + start, low - first, high - first]
             found.append(np.stack([np.full_like(low, e), *rows], 1))
-        self.indices = np.concatenate([np.zeros((0, 5), np.int64), *found])
+        self.indices: np.ndarray[Any, Any] = np.concatenate([np.zeros((0, 5), np.int64), *found])
 
     @cached_property
     def _numbers(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from .vectors import Vector
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .dataset import Dataset
     from .options import LoaderGroups
 
     _Base = object
@@ -195,7 +196,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
         )
         sources = _sources.open_sources(source, given.pop_group("open"), derive, given)
-        self._mix, self.datasets, self._features = sources.mix, sources.datasets, sources.features
+        self._mix, self._features = sources.mix, sources.features
+        self.datasets: list[Dataset] = sources.datasets
         # The configurations of the sources, in the engine's form.
         self._source_configs: list[dict[str, Any]] = []
         inherited = sources.inherited

@@ -148,7 +148,8 @@ class DataLoader:
         framework: str = "jax",
         **options: Any,
     ) -> None:
-        self.config = c = config if isinstance(config, Config) else read_config(config)
+        c = config if isinstance(config, Config) else read_config(config)
+        self.config: Config = c
         self._theirs = None if c is config else config
         self._num_batches = num_batches
         self._framework = _checks.check_choice("framework", framework, ("jax", "pytorch", "numpy"))
@@ -166,7 +167,7 @@ class DataLoader:
         self._text = None if c.prompt.startswith("=") else c.prompt
         cameras = [k for k in c.images.values() if k is not None]
         world = self._jax_processes(sharding)
-        self.loader = Loader(
+        self.loader: Loader = Loader(
             _lerobotmeta.locate_dataset(c.repo_id, None),
             keys=list(dict.fromkeys([c.state, c.actions, *cameras, self._text or c.state])),
             batch_size=c.batch_size // world[1],

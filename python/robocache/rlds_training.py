@@ -105,7 +105,7 @@ class SourceTable:
         )
         self._kind = _checks.check_choice("normalization_type", kind, NORMALIZATIONS)
         folder = os.path.join(_checks.path_text(data_dir), *name.split(":"))
-        self.dataset = Dataset(folder, format="rlds")
+        self.dataset: Dataset = Dataset(folder, format="rlds")
         self._cameras = [
             k.removeprefix("observation.")
             for k, f in self.dataset.features.items()
@@ -118,11 +118,13 @@ class SourceTable:
             stats = json.loads(Path(stats).read_text())
         self.statistics: dict[str, Any] = stats or self._count_statistics(whole)
         width = whole[next(iter(whole))]["action"].shape[-1]
-        self.absolute = self._as_mask("absolute_action_mask", absolute_action_mask, width, False)
+        self.absolute: Any = self._as_mask(
+            "absolute_action_mask", absolute_action_mask, width, False
+        )
         mask = self._as_mask("action_normalization_mask", action_normalization_mask, width, True)
         if action_normalization_mask is not None:
             self.statistics["action"]["mask"] = mask
-        self.episodes = {i: whole[i] for i in self._chosen(train)}
+        self.episodes: dict[int, dict[str, Any]] = {i: whole[i] for i in self._chosen(train)}
         for episode in self.episodes.values():
             for key in ("action", "proprio"):
                 episode[key] = self._normalized(key, episode[key])
@@ -250,9 +252,11 @@ class _Inputs:
     """Completes batches of images with the numbers of their episodes."""
 
     def __init__(self, tables: Sequence[SourceTable], window: int, future: int) -> None:
-        self.tables, self.window, self.future = tables, window, future
-        self.names = list(dict.fromkeys(n for t in tables for n in t._images))
-        self.size = (1, 1)  # Of images that no dataset has.
+        self.tables: Sequence[SourceTable] = tables
+        self.window: int = window
+        self.future: int = future
+        self.names: list[str] = list(dict.fromkeys(n for t in tables for n in t._images))
+        self.size: tuple[int, int] = (1, 1)  # Of images that no dataset has.
 
     def complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the samples of a batch in OpenVLA's form, as NumPy arrays."""
@@ -342,7 +346,9 @@ class Frames:
     """
 
     def __init__(self, inputs: _Inputs, loader: Loader, sample_weights: np.ndarray) -> None:
-        self._inputs, self.loader, self.sample_weights = inputs, loader, sample_weights
+        self._inputs = inputs
+        self.loader: Loader = loader
+        self.sample_weights: np.ndarray[Any, Any] = sample_weights
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         while True:

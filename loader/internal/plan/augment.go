@@ -77,6 +77,9 @@ func (src *Source) applyAugment() error {
 		a = &options.Augment{Noise: a.Noise, IsMixed: true}
 	}
 	_, random := src.Config.Steps()
+	if err := src.checkMovedDepth(random); err != nil {
+		return err
+	}
 	for c := range src.ImageColumns() {
 		used := &options.Augment{}
 		switch {
@@ -287,6 +290,25 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 					robocache.Option("augment", "random_crop", "keep", []string{c.Key}),
 					robocache.Option("keys"),
 				),
+			)
+		}
+	}
+	return nil
+}
+
+// checkMovedDepth rejects random steps of image_transform that move colour images beside depth, which
+// keeps its pixels.
+func (src *Source) checkMovedDepth(random []options.ImageStep) error {
+	moves := func(s options.ImageStep) bool { return s.RandomCrop != nil || s.Rotation != nil }
+	if !slices.ContainsFunc(random, moves) {
+		return nil
+	}
+	for c := range src.ImageColumns() {
+		if column.Channels(c.Spec.Pixel) != 3 {
+			return augmentError(
+				c.Key,
+				"random steps of image_transform move the color images, and depth is not transformed",
+				"Leave the key out of "+robocache.Option("keys")+".",
 			)
 		}
 	}
