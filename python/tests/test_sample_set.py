@@ -176,3 +176,14 @@ def test_padding_of_a_timeline_is_refused_and_drop_is_not(arm):
     assert len(dropped) == len(every) - 2 * episodes
     with pytest.raises(robocache.Unsupported, match="read by time"):
         robocache.MapDataset(arm, keys=["action"], hz=10, order=robocache.Order(pad_before=5))
+
+
+def test_contracts_have_no_padding_that_a_robot_cannot_make(arm):
+    def contract(rule):
+        windows = robocache.Windows(rows={"observation.state": [-1, 0]}, beyond=rule)
+        keys = ["observation.state"]
+        return robocache.Loader(arm, keys=keys, windows=windows).contract()
+
+    assert contract("drop") == contract("repeat")
+    with pytest.raises(robocache.Unsupported, match="beyond"):
+        contract("zero")

@@ -80,7 +80,12 @@ func (src *Source) checkObservable(c *column.Column) error {
 	a := src.Config.Align
 	isCausal := a != nil && a.Causal
 	looksAhead := c.Time != nil || align.HasArrivalTimes(src.Dataset, c.Feature.Key)
+	rule := src.beyondRule(c)
 	switch i := c.Image(); {
+	case c.Table() != nil && c.Axis != nil &&
+		(rule == options.BeyondZero || rule == options.BeyondNeutral):
+		return robocache.Unsupported("contract", where, "beyond %q of a window", rule).
+			WithHint("Take the contract of a loader with beyond \"repeat\".")
 	case !isCausal && looksAhead:
 		return robocache.Misuse("contract", where,
 			"the alignment is not causal: a robot has no such observations at the tick").
@@ -105,6 +110,7 @@ func (src *Source) observationOptions(observed []*column.Column) (options.Config
 	var o options.Config
 	o.Windows, o.Images = cfg.Windows, cfg.Images.Evaluation()
 	o.Anchor, o.Tolerance, o.Missing, o.Hz = "", nil, "", nil
+	o.Beyond = nil // a robot's first ticks repeat the first row, also if training has no such sample
 	o.OnNaN = cfg.OnNaN
 	o.Keys = []string{}
 	a := align.Config{}
