@@ -140,7 +140,8 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     for n in names:
         file = ROOT / "examples" / n
         if n in PAGES:
-            file = tiny.parent / f"{n}.py"  # next to the dataset, which the guide calls "arm"
+            # Next to the dataset, which the guide calls "arm". jax.py would hide the module jax.
+            file = tiny.parent / f"page_{n}.py"
             text = ELSEWHERE.sub("arm", (ROOT / PAGES[n]).read_text())
             file.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
         commands = [
