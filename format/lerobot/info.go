@@ -109,14 +109,17 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// isLFSPointer reports whether b is a Git LFS pointer instead of the content of a file.
 func isLFSPointer(b []byte) bool { return bytes.HasPrefix(b, []byte("version https://git-lfs")) }
 
+// lfsError returns the error about a file that is a Git LFS pointer.
 func lfsError(name string) *robocache.Error {
 	return robocache.Malformed("lerobot", robocache.Where{"file": name}, "").
 		Expected("data", "a Git LFS pointer").WithHint("fetch the data: git lfs pull")
 }
 
-// jsonError describes err, which occurred while b, the content of the file name, was decoded.
+// jsonError returns err with the place in b at which decoding failed. b is the content of the file
+// name.
 func jsonError(name string, b []byte, err error) error {
 	return robocache.At(jsonmeta.Explain(string(op), b, err), robocache.Where{"file": name})
 }
@@ -343,6 +346,7 @@ func (f *infoFile) readCounts(fields map[string]json.RawMessage) (found []roboca
 	return found
 }
 
+// knownInfo lists the keys of info.json that some version defines.
 var knownInfo = map[string]bool{
 	"codebase_version":       true,
 	"fps":                    true,
@@ -375,14 +379,14 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 		)
 	}
 	f.version = stringOf(v)
-	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
-	var err1, err2 error
-	f.major, err1 = strconv.Atoi(a)
-	if dot {
-		b, _, _ = strings.Cut(b, ".")
-		f.minor, err2 = strconv.Atoi(b)
+	majorText, minorText, hasMinor := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
+	var majorErr, minorErr error
+	f.major, majorErr = strconv.Atoi(majorText)
+	if hasMinor {
+		minorText, _, _ = strings.Cut(minorText, ".") // a third number does not matter
+		f.minor, minorErr = strconv.Atoi(minorText)
 	}
-	if err1 != nil || err2 != nil {
+	if majorErr != nil || minorErr != nil {
 		return infoError(
 			robocache.ErrMalformed,
 			"/codebase_version",
@@ -408,9 +412,9 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 // readFPS reads the rate. note is not empty if fps has an unusual type.
 func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
-	if u := stringOf(v); u != "" {
-		s = u
-		note = "fps is the string " + strconv.Quote(u)
+	if text := stringOf(v); text != "" {
+		s = text
+		note = "fps is the string " + strconv.Quote(text)
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
@@ -462,20 +466,20 @@ func readShape(v json.RawMessage) ([]int, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return []int{1}, nil
 	}
-	var raw []json.RawMessage
-	if err := json.Unmarshal(v, &raw); err != nil {
+	var sizes []json.RawMessage
+	if err := json.Unmarshal(v, &sizes); err != nil {
 		n, ok := jsonmeta.Integer(v)
 		if !ok {
 			return nil, fmt.Errorf("expected a list of sizes, found %.40s", v)
 		}
-		raw = []json.RawMessage{json.RawMessage(strconv.FormatInt(n, 10))}
+		sizes = []json.RawMessage{json.RawMessage(strconv.FormatInt(n, 10))}
 	}
-	if len(raw) > 16 {
-		return nil, fmt.Errorf("%d dimensions", len(raw))
+	if len(sizes) > 16 {
+		return nil, fmt.Errorf("%d dimensions", len(sizes))
 	}
 	shape := []int{}
 	total := int64(1)
-	for _, r := range raw {
+	for _, r := range sizes {
 		n, ok := jsonmeta.Integer(r)
 		if !ok || n < 1 || n > 1<<31 {
 			return nil, fmt.Errorf("expected sizes above 0, found %.60s", v)
@@ -513,6 +517,7 @@ func parseSplits(v json.RawMessage) (out map[string]string) {
 	return out
 }
 
+// escapePointer escapes a key for a JSON pointer.
 func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
 // warningAt returns a finding of severity warning about a file.
