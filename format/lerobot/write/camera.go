@@ -340,23 +340,23 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if w.cfg.perEpisode() {
 		name = w.cfg.fileName("videos/chunk-%03d/"+c.feature.Key+"/%s.mp4", c.chunk, c.file)
 	}
-	key := sha256.New()
-	fmt.Fprintln(key, w.cfg.FPS, w.cfg.Video)
+	hash := sha256.New()
+	fmt.Fprintln(hash, w.cfg.FPS, w.cfg.Video)
 	for _, p := range c.parts {
-		fmt.Fprintln(key, p.path, p.from, p.to, p.identity)
+		fmt.Fprintln(hash, p.path, p.from, p.to, p.identity)
 	}
-	id := hex.EncodeToString(key.Sum(nil))
+	partsKey := hex.EncodeToString(hash.Sum(nil))
 	w.recordFile(name)
-	if w.journal == nil || c.encoded {
+	// A file with encoded parts is always written, because their bytes have no identity.
+	isJournaled := w.journal != nil && !c.encoded
+	if !isJournaled || !w.journal.hasFile(ctx, name, partsKey) {
 		if err := w.joinParts(ctx, c, name); err != nil {
 			return err
 		}
-	} else if !w.journal.hasFile(ctx, name, id) {
-		if err := w.joinParts(ctx, c, name); err != nil {
-			return err
-		}
-		if err := w.journal.addFile(ctx, name, id); err != nil {
-			return err
+		if isJournaled {
+			if err := w.journal.addFile(ctx, name, partsKey); err != nil {
+				return err
+			}
 		}
 	}
 	if err := w.locateEpisodes(ctx, c, name); err != nil {

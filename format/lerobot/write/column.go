@@ -187,7 +187,8 @@ func taskTexts(ep *EpisodeData) (out []string) {
 	return out
 }
 
-// valuesOf returns the collectors of columns that have no fixed rows, in file order.
+// valuesOf returns a collector of values for each column, in file order. It is for columns whose
+// rows have nulls or lists of different lengths.
 func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
 	out := make([]*pqw.Values, len(columns))
 	for i, c := range columns {

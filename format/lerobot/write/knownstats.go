@@ -48,6 +48,7 @@ func (k *knownStats) statsWith(counted *stats.Pixels) *robocache.FeatureStats {
 	fs.Quantiles = nil
 	if s := k.sample.Stats(); s != nil && len(s.Mean) == len(fs.Mean) {
 		fs.Quantiles = s.Quantiles
+		// The sample may have values outside the range of the episodes' statistics.
 		for _, q := range fs.Quantiles {
 			for c := range q {
 				q[c] = math.Min(math.Max(q[c], fs.Min[c]), fs.Max[c])

@@ -48,8 +48,9 @@ const (
 	groupPixels = 256 << 20
 	// Least number of rows, unless the option group_rows states another. Small datasets are encoded
 	// in few groups.
-	groupLeast  = 1024
-	groupStills = 256 // rows with still images, which are in memory with their episode
+	groupLeast = 1024
+	// Most rows if there are still images, which are in memory with their episode.
+	groupStills = 256
 )
 
 // groupEpisodes divides the episodes into groups that are read and encoded together. The groups

@@ -122,7 +122,7 @@ type tail struct {
 	bytes               int64
 	files               []string // written by the last save
 
-	// The state of the dataset before the first of episodes.
+	// The state of the dataset before the first episode of the tail.
 	base  recorded
 	tasks []string
 	head  map[string][]byte // content of the files that cover all episodes

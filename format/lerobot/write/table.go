@@ -211,7 +211,7 @@ type episodesWriter struct {
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
-		c.hf = nil
+		c.hf = nil // the table has no Hugging Face metadata
 		e.fields = append(e.fields, episodeField{c, put})
 	}
 	addInteger := func(name string, value func(r *writtenEpisode) int64) {
