@@ -364,6 +364,7 @@ func checkTemplate(t string) error {
 }
 
 var (
+	// templateField matches "{{", "}}", a field in braces, or a single brace.
 	templateField  = regexp.MustCompile(`\{\{|\}\}|\{([^{}]*)\}|[{}]`)
 	templateFormat = regexp.MustCompile(`^(0\d*)?d?$`)
 )
@@ -386,7 +387,7 @@ func expandTemplate(t string, p place) (string, error) {
 		n, ok := numbers[name]
 		width, err := strconv.Atoi("0" + strings.TrimSuffix(format, "d"))
 		switch {
-		case match == "{{" || match == "}}":
+		case match == "{{" || match == "}}": // Python's escape of a brace
 			return match[:1]
 		case len(match) == 1:
 			problem = "unbalanced braces"

@@ -29,8 +29,11 @@ func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int)
 func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
-	if t.dataset.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.dataset.Len(int(eps[0]))) {
-		return t.lengthError(f.name, int(eps[0]), f.pq.Rows)
+	if t.dataset.raw.major == 2 && len(eps) == 1 {
+		only := int(eps[0]) // its rows are all rows of the file
+		if f.pq.Rows != int64(t.dataset.Len(only)) {
+			return t.lengthError(f.name, only, f.pq.Rows)
+		}
 	}
 	ids, err := t.integers(ctx, f, file, group, "episode_index")
 	if err != nil {
@@ -71,12 +74,13 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		}
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.dataset.Len(int(e)))
-		if start < g.Start+g.Rows && end > f.pq.Rows {
+		groupEnd := g.Start + g.Rows
+		if start < groupEnd && end > f.pq.Rows { // the file ends before the episode
 			return t.searchFile(ctx, f, file)
 		}
 		lo := max(start, g.Start)
-		hi := min(end, g.Start+g.Rows)
-		if lo >= hi {
+		hi := min(end, groupEnd)
+		if lo >= hi { // the episode has no row in the group
 			continue
 		}
 		err := p.proveEpisode(ctx, e, lo, hi)
@@ -217,7 +221,8 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) erro
 		err = t.searchFile(ctx, f, file)
 	}
 	if err == nil || err == error(errMoved) {
-		// set after the places are recorded, because other goroutines do not wait
+		// Set after searchFile has recorded the places, because a goroutine that sees true reads
+		// them without waiting.
 		t.compared[file].Store(true)
 	}
 	if err != nil {

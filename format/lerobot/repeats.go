@@ -35,7 +35,8 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 		}
 		for k, r := range f.runs {
 			switch {
-			case d.raw.major == 2 && k > 0: // The name of the file determines the episode.
+			// A v2 file is one episode. A second run in it is another episode with the same index.
+			case d.raw.major == 2 && k > 0:
 				repeated[r.id] = f.name
 			case d.raw.major > 2 && r.isWhole && listed[r.id]:
 				count(r.id, f)

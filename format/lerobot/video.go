@@ -235,8 +235,8 @@ func (d *Dataset) explainVideo(ctx context.Context, path string, err error) erro
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
 		return err
 	}
-	r, e := d.Bytes.Open(ctx, path)
-	if e != nil {
+	r, openErr := d.Bytes.Open(ctx, path)
+	if openErr != nil {
 		return err
 	}
 	defer r.Close()
