@@ -210,8 +210,8 @@ func blackImage(f *feature) *robocache.Raw {
 	}
 }
 
-// decodeStills yields the pixels of still images. An image that repeats on consecutive rows is
-// decoded once.
+// decodeStills yields the pixels of a still image for each row. If consecutive rows share an image,
+// it is decoded once.
 func (c *conversion) decodeStills(
 	ctx context.Context,
 	f *feature,

@@ -274,7 +274,7 @@ type limiter struct {
 	closed       bool
 }
 
-// newLimiter returns a limiter for at most atOnce groups of together limit bytes.
+// newLimiter returns a limiter that admits at most atOnce groups, with limit bytes in total.
 func newLimiter(atOnce int, limit int64) *limiter {
 	r := &limiter{maxInside: atOnce, maxBytes: limit}
 	r.changed = sync.NewCond(&r.mu)

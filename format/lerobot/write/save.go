@@ -384,34 +384,36 @@ func (r *Recorder) infoText(w *Writer) ([]byte, error) {
 	if r.saved.Info == nil {
 		return text, nil
 	}
-	var have, written map[string]json.RawMessage
-	if err := decodeJSON("info.json", r.saved.Info, &have); err != nil {
+	var existing, written map[string]json.RawMessage
+	if err := decodeJSON("info.json", r.saved.Info, &existing); err != nil {
 		return nil, err
 	}
 	if err := decodeJSON("info.json", text, &written); err != nil {
 		return nil, err
 	}
-	isWhole := func(split string) bool { // split covers all episodes of the existing dataset
-		claimed := fmt.Sprintf("0:%s", have["total_episodes"])
+	// isWhole reports whether a split covers all episodes of the existing dataset. Its total can be
+	// wrong, so the actual number is also accepted.
+	isWhole := func(split string) bool {
+		claimed := fmt.Sprintf("0:%s", existing["total_episodes"])
 		return split == claimed || split == fmt.Sprintf("0:%d", r.saved.Episodes)
 	}
 	var splits map[string]string
-	err = json.Unmarshal(have["splits"], &splits)
+	err = json.Unmarshal(existing["splits"], &splits)
 	if err == nil && (len(splits) == 0 || len(splits) == 1 && isWhole(splits["train"])) {
-		have["splits"] = written["splits"]
+		existing["splits"] = written["splits"]
 	}
 	keys := []string{"total_episodes", "total_frames", "total_tasks"}
 	if r.saved.Episodes == 0 { // the first episode determines the encoding of videos
 		keys = append(keys, "features")
 	}
 	for _, key := range keys {
-		have[key] = written[key]
+		existing[key] = written[key]
 	}
 	var ordered jsonObject
-	for _, key := range append(slices.Clone(infoKeys), slices.Sorted(maps.Keys(have))...) {
-		if v, ok := have[key]; ok {
+	for _, key := range append(slices.Clone(infoKeys), slices.Sorted(maps.Keys(existing))...) {
+		if v, ok := existing[key]; ok {
 			ordered = append(ordered, jsonField{key, v})
-			delete(have, key)
+			delete(existing, key)
 		}
 	}
 	return indentedJSON(ordered)

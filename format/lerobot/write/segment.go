@@ -187,24 +187,17 @@ func (c *conversion) planEnds(
 		return false, err
 	}
 	defer file.Release()
-	isRefused := !ok
-	if !isRefused {
-		continues, err := c.canContinue(
-			ctx,
-			f,
-			video.Part{
-				File: file,
-				From: first.Ordinal + head,
-				To:   first.Ordinal + len(s.refs) - tail,
-			},
-		)
-		if err != nil {
-			return false, err
-		}
-		isRefused = !continues
-	}
-	if isRefused {
+	if !ok {
 		return false, nil
+	}
+	between := video.Part{
+		File: file,
+		From: first.Ordinal + head,
+		To:   first.Ordinal + len(s.refs) - tail,
+	}
+	continues, err := c.canContinue(ctx, f, between)
+	if err != nil || !continues {
+		return false, err
 	}
 	s.head = head
 	s.tail = tail

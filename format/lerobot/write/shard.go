@@ -583,6 +583,7 @@ func decodeJSON(what string, b []byte, v any) error {
 func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
+			// Each shard has its own folder, so only the end of the location is compared.
 			samePlace := path.Base(g.Where.String()) == path.Base(f.Where.String())
 			return g.Code == f.Code && g.Message == f.Message && samePlace
 		})
