@@ -110,7 +110,7 @@ func (e *episodes) position(id int64) int {
 	return -1
 }
 
-// sumLengths computes from, and returns the number of rows.
+// sumLengths sets e.from to the sums of the lengths, and returns the number of rows.
 func (e *episodes) sumLengths() int64 {
 	e.from = make([]int64, e.count()+1)
 	for i, n := range e.length {

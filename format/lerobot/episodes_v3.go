@@ -284,7 +284,7 @@ func assembleEpisodes(
 ) (*episodes, []int32, error) {
 	columns := tableColumns{want: want}
 	ids := columns.integersOf("episode_index")
-	length := columns.integersOf("length")
+	columns.length = columns.integersOf("length")
 	columns.from = columns.integersOf("dataset_from_index")
 	columns.to = columns.integersOf("dataset_to_index")
 	columns.chunk = columns.integersOf("data/chunk_index")
@@ -306,8 +306,7 @@ func assembleEpisodes(
 			return nil, nil, malformed(where, "at least 0", fmt.Sprint(id))
 		}
 	}
-	columns.length = length
-	if length == nil {
+	if columns.length == nil {
 		columns.length = columns.spans(total)
 	}
 	e := &episodes{rows: total}

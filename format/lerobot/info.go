@@ -134,14 +134,14 @@ func unmarshalLine(b []byte, v any) error {
 			found = "a line that is a list"
 		}
 	case bytes.HasPrefix(b, []byte("{")) || bytes.HasPrefix(b, []byte("[")):
-		d := json.NewDecoder(bytes.NewReader(b))
+		decoder := json.NewDecoder(bytes.NewReader(b))
 		var first json.RawMessage
-		err := d.Decode(&first)
+		err := decoder.Decode(&first)
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			found = "a value that continues on the next line"
-		case err == nil && d.InputOffset() < int64(len(b)):
-			found = fmt.Sprintf("text after the object: %.40q", b[d.InputOffset():])
+		case err == nil && decoder.InputOffset() < int64(len(b)):
+			found = fmt.Sprintf("text after the object: %.40q", b[decoder.InputOffset():])
 		}
 	}
 	if found != "" {
@@ -155,19 +155,19 @@ func unmarshalLine(b []byte, v any) error {
 // twice is an error, because readers differ in which value they use. at is the JSON pointer of the
 // object in its file.
 func eachMember(at string, b []byte, each func(key string, value json.RawMessage) error) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	t, err := d.Token()
-	if err == nil && t != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	token, err := decoder.Token()
+	if err == nil && token != json.Delim('{') {
 		err = fmt.Errorf("expected an object")
 	}
 	seen := map[string]bool{}
-	for err == nil && d.More() {
-		if t, err = d.Token(); err != nil {
+	for err == nil && decoder.More() {
+		if token, err = decoder.Token(); err != nil {
 			return err
 		}
-		key, _ := t.(string)
+		key, _ := token.(string)
 		var v json.RawMessage
-		if err = d.Decode(&v); err != nil {
+		if err = decoder.Decode(&v); err != nil {
 			return err
 		}
 		if seen[key] {
@@ -177,7 +177,8 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 				"the key occurs twice",
 			)
 		}
-		if seen[key] = true; len(seen) > maxFeatures {
+		seen[key] = true
+		if len(seen) > maxFeatures {
 			return robocache.ResourceLimit(
 				"lerobot",
 				nil,
@@ -188,12 +189,12 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 		err = each(key, v)
 	}
 	if err == nil {
-		_, err = d.Token()
+		_, err = decoder.Token()
 	}
 	if err != nil {
 		return err
 	}
-	rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):])
+	rest := bytes.TrimSpace(b[min(decoder.InputOffset(), int64(len(b))):])
 	if len(rest) > 0 {
 		return fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
@@ -417,7 +418,8 @@ func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 		note = "fps is the string " + strconv.Quote(text)
 	}
 	f.fps, err = robocache.RateOf(s)
-	if err != nil || strings.Contains(s, "/") && note == "" {
+	isUnquotedFraction := strings.Contains(s, "/") && note == ""
+	if err != nil || isUnquotedFraction {
 		return note, infoError(
 			robocache.ErrMalformed,
 			"/fps",
@@ -506,9 +508,9 @@ func stringOf(v json.RawMessage) string {
 
 // parseSplits reads the splits as texts by name.
 func parseSplits(v json.RawMessage) (out map[string]string) {
-	var m map[string]json.RawMessage
-	_ = json.Unmarshal(v, &m) // an invalid entry is left out
-	for k, v := range m {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(v, &members) // an invalid entry is left out
+	for k, v := range members {
 		if out == nil {
 			out = map[string]string{}
 		}

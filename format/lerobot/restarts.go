@@ -89,7 +89,9 @@ func (c *frameCount) continues(first, row int64) bool {
 		return false
 	}
 	passed := c.seconds[row] - c.seconds[row-1]
-	return passed > 0 && (passed <= 1.5*c.step || math.Abs(c.seconds[first]) < c.step/2)
+	isNextFrame := passed <= 1.5*c.step
+	beginsAtZero := math.Abs(c.seconds[first]) < c.step/2
+	return passed > 0 && (isNextFrame || beginsAtZero)
 }
 
 // readFrameCount reads the columns that count the rows of a data file. The error of a damaged

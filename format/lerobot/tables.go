@@ -304,17 +304,18 @@ func (c *column) readLeaf(
 		if elementCount(shape) != 1 {
 			return nil, c.wrongWidth(1)
 		}
-		shape = []int{}
+		shape = []int{} // the column has one number per row, not a list
 	}
 	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, f.limits())
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
-		// If all rows have one other length, the declaration is wrong.
+		// If all rows have one other length, the declaration is wrong. Reading the column with that
+		// length proves it.
 		chunk, _ := f.pq.Chunk(group, leaf)
 		rows := f.pq.Groups[group].Rows
 		if rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
-			_, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
-			if again == nil {
+			_, widthErr := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
+			if widthErr == nil {
 				return nil, c.wrongWidth(width)
 			}
 		}
