@@ -261,6 +261,7 @@ func (r *Recorder) writeTail(
 			return next, tasks, err
 		}
 	}
+	// The other episodes got their statistics when they were added.
 	if last := &t.episodes[len(t.episodes)-1]; last.stats == nil {
 		last.stats = w.pending[len(w.pending)-1].stats
 	}
