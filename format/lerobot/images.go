@@ -100,13 +100,13 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 	if err != nil {
 		return span{}, err
 	}
-	b, _, err := c.imageLeaves(f)
+	bytesLeaf, _, err := c.imageLeaves(f)
 	if err != nil {
 		return span{}, err
 	}
 	key := unitKey{file: file, group: int32(g), col: c.number}
 	rowGroup := f.pq.Groups[g]
-	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
+	if chunk, ok := f.pq.Chunk(g, bytesLeaf); !ok || chunk.Size < pageable {
 		content, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(nil, 0))
 		if err != nil {
 			return span{}, err
@@ -114,37 +114,36 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 		return spanOf(file, rowGroup, content), nil
 	}
 	key.page = pageListUnit
-	pageList, err := d.tables.loadGroup(
+	loaded, err := d.tables.loadGroup(
 		ctx,
 		f,
 		key,
 		func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-			l, err := pq.Pages(ctx, r, f.pq, group, b)
+			pages, err := pq.Pages(ctx, r, f.pq, group, bytesLeaf)
 			if err != nil {
 				return nil, 0, err
 			}
-			return l, l.MemoryBytes(), nil
+			return pages, pages.MemoryBytes(), nil
 		},
 	)
 	if err != nil {
 		return span{}, err
 	}
-	l := pageList.(*pq.PageList)
-	i := sort.Search(
-		len(l.Pages),
-		func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-rowGroup.Start },
-	)
+	pageList := loaded.(*pq.PageList)
+	pages := pageList.Pages
+	rowInGroup := row - rowGroup.Start
+	endsAfterRow := func(i int) bool { return pages[i].Start+pages[i].Rows > rowInGroup }
+	i := sort.Search(len(pages), endsAfterRow)
 	key.page = int32(i) + 1 // page 0 is the key of a whole row group
-	p := l.Pages[i]
-	page, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(l, i))
+	content, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(pageList, i))
 	if err != nil {
 		return span{}, err
 	}
 	return span{
 		file:  file,
-		start: rowGroup.Start + p.Start,
-		end:   rowGroup.Start + p.Start + p.Rows,
-		value: page,
+		start: rowGroup.Start + pages[i].Start,
+		end:   rowGroup.Start + pages[i].Start + pages[i].Rows,
+		value: content,
 	}, nil
 }
 

@@ -335,6 +335,7 @@ func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 // assigned to an episode; left is the number of the others.
 func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 	claim := d.claimOf(int32(pos))
+	// The file, the number of rows and the first row give one point each.
 	score := func(r *rowRun) (points int) {
 		for _, fits := range []bool{
 			r.file == claim.file, r.rows == claim.rows,
