@@ -21,7 +21,7 @@ type doctor struct {
 	requested  map[int]bool // episodes to diagnose; nil means all
 	unreadable map[int]bool // episodes whose rows cannot be read; later parts skip them
 	findings   []robocache.Finding
-	positions  map[string]int // code and location → position in out
+	positions  map[string]int // code and location → position in findings
 	failed     error          // ends the diagnosis
 	done       int64
 	total      int64

@@ -254,7 +254,7 @@ func (p *paths) numberedFiles(
 		}
 	}
 	if len(links) > 0 {
-		return out, links[0].Err // a table must be read completely
+		return out, links[0].Err // a link may hide files, but a table must be read completely
 	}
 	for _, e := range list {
 		out = append(out, e.Name)

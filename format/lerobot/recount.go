@@ -300,7 +300,7 @@ func (d *Dataset) useFiles(
 	e := d.episodes
 	e.start = start
 	if d.raw.major != 2 {
-		// numberFiles gives the files that hold episodes new positions.
+		// Only files that hold an episode stay in the table. They get new positions.
 		chunk := make([]int64, e.count())
 		number := make([]int64, e.count())
 		for pos, f := range file {

@@ -235,11 +235,11 @@ func (g *encodedGroup) writeKept(file string) (err error) {
 	if err != nil {
 		return err
 	}
-	k := keptPart{Size: stat.Size(), Notes: g.notes}
+	kept := keptPart{Size: stat.Size(), Notes: g.notes}
 	for _, p := range g.parts {
-		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.pixels})
+		kept.Episodes = append(kept.Episodes, keptEpisode{p.from, p.to, p.pixels})
 	}
-	encoded, err := json.Marshal(k)
+	encoded, err := json.Marshal(kept)
 	if err != nil {
 		return err
 	}
