@@ -19,7 +19,9 @@ type rowRun struct {
 	file        int32
 	start, rows int64
 	isTaken     bool // assigned to an episode
-	isWhole     bool // begins with the first frame of an episode (splitRuns)
+	// isWhole reports that the run begins with the first frame of an episode (splitRuns). Two whole
+	// runs with one id are two episodes.
+	isWhole bool
 }
 
 // countedFile describes the content of a data file.
@@ -71,13 +73,10 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 			}
 		}
 		count := crash.Func("lerobot recount", func() error {
-			var err error
-			if files[i], err = d.countFile(ctx, int32(i), f, func() (*tableFile, error) {
-				return d.claimedFooter(ctx, int32(i))
-			}); err != nil {
-				return err
-			}
-			return nil
+			open := func() (*tableFile, error) { return d.claimedFooter(ctx, int32(i)) }
+			counted, err := d.countFile(ctx, int32(i), f, open)
+			files[i] = counted
+			return err
 		})
 		if len(files) == 1 { // most datasets have one file and need no goroutine
 			if err := count(); err != nil {
@@ -147,24 +146,21 @@ func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, 
 
 // openFooter reads the footer of a data file.
 func (d *Dataset) openFooter(ctx context.Context, name string) (f *tableFile, err error) {
-	err = func() error {
-		r, err := d.Bytes.Open(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		opened, err := pq.Open(ctx, r, nil)
-		if err != nil {
-			return err
-		}
-		f = &tableFile{d: d, name: name, pq: opened}
-		return nil
-	}()
-	return f, robocache.At(err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
+	r, err := d.Bytes.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	footer, err := pq.Open(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &tableFile{d: d, name: name, pq: footer}, nil
 }
 
-// countFile counts the rows of one data file. It returns only errors that may not occur again; an
-// error of the data is stored in the result.
+// countFile counts the rows of one data file. An error of the data is stored in the result. Other
+// errors, such as a lost connection, are returned.
 func (d *Dataset) countFile(
 	ctx context.Context, file int32, c countedFile, open func() (*tableFile, error),
 ) (countedFile, error) {
@@ -176,7 +172,8 @@ func (d *Dataset) countFile(
 	return c, nil
 }
 
-// countRuns sets the name, the rows and the runs of a counted file.
+// countRuns sets the name, the rows and the runs of a counted file. It reads episode_index only if
+// the footer does not show the runs.
 func (d *Dataset) countRuns(
 	ctx context.Context, file int32, c *countedFile, open func() (*tableFile, error),
 ) error {
@@ -200,7 +197,7 @@ func (d *Dataset) countRuns(
 		if c.runs, err = d.fitOrSplit(ctx, f, file, c.runs, eps); err != nil {
 			return err
 		}
-	case isListed && d.fitsGroups(f.pq, eps):
+	case isListed && d.fitsGroups(f.pq, eps): // the footer confirms the table
 		for _, e := range eps {
 			c.runs = append(c.runs, d.claimOf(e))
 		}
@@ -215,7 +212,7 @@ func (d *Dataset) countRuns(
 			return err
 		}
 		c.runs = runs
-	default:
+	default: // the table does not name the file
 		runs, err := d.readUnlistedFileRuns(ctx, f, file)
 		if err != nil {
 			return err
@@ -260,8 +257,8 @@ func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 		return false
 	}
 	for i, g := range f.Groups {
-		c := d.claimOf(eps[i])
-		if c.start != g.Start || c.rows != g.Rows || !holdsOnly(f, i, c.id) {
+		claim := d.claimOf(eps[i])
+		if claim.start != g.Start || claim.rows != g.Rows || !holdsOnly(f, i, claim.id) {
 			return false
 		}
 	}
@@ -270,18 +267,18 @@ func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 
 // fitsRuns reports whether the runs of a file are exactly the episodes that the table places there.
 func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
-	at := 0
+	next := 0
 	for _, e := range eps {
-		c := d.claimOf(e)
-		if c.rows == 0 {
+		claim := d.claimOf(e)
+		if claim.rows == 0 { // an empty episode has no run
 			continue
 		}
-		if at == len(runs) || !runs[at].sameRows(c) {
+		if next == len(runs) || !runs[next].sameRows(claim) {
 			return false
 		}
-		at++
+		next++
 	}
-	return at == len(runs)
+	return next == len(runs)
 }
 
 // readUnlistedFileRuns reads the runs of a data file that the table does not name.

@@ -21,7 +21,7 @@ type doctor struct {
 	requested  map[int]bool // episodes to diagnose; nil means all
 	unreadable map[int]bool // episodes whose rows cannot be read; later parts skip them
 	findings   []robocache.Finding
-	positions  map[string]int // code and location → position in out
+	positions  map[string]int // code and location → position in findings
 	failed     error          // ends the diagnosis
 	done       int64
 	total      int64
@@ -74,6 +74,7 @@ func (d *Dataset) Diagnose(
 	return doc.findings, nil
 }
 
+// wants reports whether an episode was requested.
 func (doc *doctor) wants(episode int) bool { return doc.requested == nil || doc.requested[episode] }
 
 // wantsAny reports whether one of the episodes was requested, and nothing ended the diagnosis.
@@ -104,14 +105,14 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 		return
 	}
 	isBadEpisode := f.Severity == robocache.SeverityError && f.Where["episode"] != nil
-	n, last := 0, 0
+	listed, last := 0, 0
 	for i := 0; i < len(doc.findings) && !isBadEpisode; i++ {
 		if doc.findings[i].Code == f.Code {
-			n++
+			listed++
 			last = i
 		}
 	}
-	if n >= maxPlaces {
+	if listed >= maxPlaces {
 		const more = " (and in more places, counted together)"
 		if !strings.HasSuffix(doc.findings[last].Message, more) {
 			doc.findings[last].Message += more

@@ -33,10 +33,7 @@ func (doc *doctor) checkPages(ctx context.Context) {
 			doc.checkColumns(ctx, t.Name)
 		}
 		if !errors.Is(err, robocache.ErrUnsupported) {
-			if err != nil {
-				return err
-			}
-			return nil
+			return err
 		}
 		doc.checkColumns(ctx, tasksParquet) // http cannot list, so the known names are checked
 		numbered, err := d.paths.numberedFiles(ctx, "meta/episodes", episodesTemplate, ".parquet")
@@ -100,7 +97,7 @@ func (doc *doctor) checkColumns(ctx context.Context, name string) {
 		}
 		return nil
 	}()
-	// otherwise Open reported it if the file is required
+	// A missing file is not reported here. If the file is required, Open has reported it.
 	if !errors.Is(err, robocache.ErrNotFound) {
 		doc.reportError(ctx, err, where)
 	}
@@ -129,6 +126,7 @@ func (doc *doctor) checkVideos(ctx context.Context) {
 			)
 			doc.addProgress(doc.rowsOf(eps))
 		}
+		// No file lists the episodes whose frames the metadata does not name.
 		for e := range d.episodes.count() {
 			if c.fileOf(e) == unknownFile && doc.wants(e) {
 				doc.badFrames(c, int32(e), d.noFramesNamed(c.key, e))
@@ -154,7 +152,7 @@ func (doc *doctor) checkVideoFile(
 		return err
 	}
 	defer file.Release()
-	doc.checkClaims(f, layout, file.Index)
+	doc.checkDeclarations(f, layout, file.Index)
 	doc.checkEnds(f, c, eps)
 	if layout.timed == nil {
 		doc.checkDrift(f, c, layout, file.Index)
@@ -185,24 +183,24 @@ var codecNames = map[string]video.Codec{
 	"vp09":       video.VP9,
 }
 
-// checkClaims compares the declarations of info.json about a video file with the file.
-func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index) {
-	where := robocache.Where{"file": l.path, "stream": f.Key}
+// checkDeclarations compares the declarations of info.json about a video file with the file.
+func (doc *doctor) checkDeclarations(f *robocache.Feature, layout *camFile, ix *video.Index) {
+	where := robocache.Where{"file": layout.path, "stream": f.Key}
 	entry := ix.Entries()[0]
 	if r := doc.dataset.raw.declaration(f.Key); r != nil {
-		said := r.codecOf(l.path)
-		norm := video.Codec(strings.ToLower(said))
-		norm = cmp.Or(codecNames[string(norm)], norm)
-		if said != "" && norm != entry.Codec {
-			is := cmp.Or(string(entry.Codec), entry.FourCC)
+		declaredCodec := r.codecOf(layout.path)
+		codec := video.Codec(strings.ToLower(declaredCodec))
+		codec = cmp.Or(codecNames[string(codec)], codec)
+		if declaredCodec != "" && codec != entry.Codec {
+			actual := cmp.Or(string(entry.Codec), entry.FourCC)
 			doc.recordFault(
 				robocache.SeverityWarning,
 				"codec-lies",
 				where,
 				"fix video.codec in info.json: "+robocache.Command("convert")+" does",
 				"info.json states %s, the file is %s",
-				said,
-				is,
+				declaredCodec,
+				actual,
 			)
 		}
 	}
@@ -230,7 +228,8 @@ func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index
 			entry.Rotation,
 		)
 	}
-	if n := ix.NumFrames(); n > 2 && l.timed == nil { // otherwise frame-count reports the rates
+	// A file whose frames are found by time is reported as frame-count.
+	if n := ix.NumFrames(); n > 2 && layout.timed == nil {
 		fps := 1e9 / float64(max(1, ix.Interval()))
 		if want := doc.dataset.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
 			doc.recordFault(
@@ -275,16 +274,16 @@ func (doc *doctor) checkEnds(f *robocache.Feature, c *camera, eps []int32) {
 	}
 }
 
-// checkByTime reports episodes whose rows have no frames, in a file with another number of frames
-// than rows.
-func (doc *doctor) checkByTime(ctx context.Context, c *camera, l *camFile, eps []int32) {
+// checkByTime reports the episodes of a file whose rows have no frames. It is used for files whose
+// number of frames differs from their number of rows, because frames are found by time there.
+func (doc *doctor) checkByTime(ctx context.Context, c *camera, layout *camFile, eps []int32) {
 	for _, e := range eps {
 		if !doc.wants(int(e)) || doc.unreadable[int(e)] || doc.dataset.Len(int(e)) == 0 {
 			continue
 		}
 		var fault error
 		doc.runPart(ctx, nil, func() (err error) {
-			_, fault, err = doc.dataset.matchTimes(ctx, c, l, int(e))
+			_, fault, err = doc.dataset.matchTimes(ctx, c, layout, int(e))
 			return err
 		})
 		doc.badFrames(c, e, fault)
@@ -335,7 +334,7 @@ const driftTolerance = 1e-4
 
 // checkDrift compares the time at which each frame is shown with the time at which the metadata
 // places it.
-func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
+func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, layout *camFile, ix *video.Index) {
 	d := doc.dataset
 	if d.raw.major == 3 && c.cols.from == nil {
 		return
@@ -343,9 +342,9 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 	scale := 1 / float64(ix.Timescale())
 	step := 1 / d.About.FPS.Float()
 	var found drift
-	var before float64 // time difference of the last frame of the previous episode
+	var before float64 // time difference of the previous frame
 	order := slices.SortedStableFunc(
-		slices.Values(l.episodes),
+		slices.Values(layout.episodes),
 		func(a, b shown) int { return cmp.Compare(a.first, b.first) },
 	)
 	for i, s := range order {
@@ -375,7 +374,7 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 				doc.recordFault(
 					robocache.SeverityError,
 					"boundary-jump",
-					robocache.Where{"file": l.path, "stream": f.Key, "episode": id},
+					robocache.Where{"file": layout.path, "stream": f.Key, "episode": id},
 					"compare the first frames of the episode with its rows; record or convert "+
 						"it again",
 					"the time jumps by %.3g frames at the start of the episode: frames may "+
@@ -387,7 +386,7 @@ func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *v
 		}
 	}
 	if found.off > 0 {
-		doc.reportDrift(&found, l.path, f.Key, step)
+		doc.reportDrift(&found, layout.path, f.Key, step)
 	}
 }
 
@@ -424,7 +423,7 @@ func (doc *doctor) decodeAll(
 	ctx context.Context,
 	f *robocache.Feature,
 	c *camera,
-	l *camFile,
+	layout *camFile,
 	file *video.File,
 	pool *video.Pool,
 ) error {
@@ -447,7 +446,7 @@ func (doc *doctor) decodeAll(
 		}
 		last := -1
 		for _, ordinal := range g.Ordinals {
-			e := doc.episodeAt(ctx, c, l, ordinal)
+			e := doc.episodeAt(ctx, c, layout, ordinal)
 			if e < 0 || e == last {
 				continue
 			}
@@ -467,27 +466,23 @@ func (doc *doctor) decodeAll(
 	return nil
 }
 
+// undecodableHint returns the hint about images that cannot be decoded.
 func undecodableHint() string {
 	return "fetch the file again, or leave the episode out: " +
 		robocache.Command("doctor --fix --in-place --decode --drop-bad") + " does"
 }
 
 // episodeAt returns the episode that shows a frame of a file, or -1.
-func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal int) int {
-	for _, s := range l.episodes {
+func (doc *doctor) episodeAt(ctx context.Context, c *camera, layout *camFile, ordinal int) int {
+	for _, s := range layout.episodes {
 		first := int(s.first)
 		length := doc.dataset.Len(int(s.episode))
-		if l.timed != nil {
-			var frames []int32
-			err := func() error {
-				framesByTime, err := doc.dataset.framesByTime(ctx, c, l, int(s.episode))
-				if err != nil {
-					return err
-				}
-				frames = framesByTime
-				return nil
-			}()
-			if _, isShown := slices.BinarySearch(frames, int32(ordinal)); err != nil || !isShown {
+		if layout.timed != nil {
+			frames, err := doc.dataset.framesByTime(ctx, c, layout, int(s.episode))
+			if err != nil {
+				continue // checkByTime reports the error
+			}
+			if _, isShown := slices.BinarySearch(frames, int32(ordinal)); !isShown {
 				continue
 			}
 			first, length = ordinal, 1

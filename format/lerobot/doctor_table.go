@@ -27,9 +27,9 @@ func (doc *doctor) checkTables(ctx context.Context) {
 	}
 	for file := range d.tables.fileCount() {
 		eps := d.tables.episodesOf(int32(file))
-		after := c.totalRows + doc.rowsOf(eps)
+		rowsAfterFile := c.totalRows + doc.rowsOf(eps) // according to the table
 		if !doc.wantsAny(ctx, eps) {
-			c.totalRows = after
+			c.totalRows = rowsAfterFile
 		} else if err := doc.checkFile(ctx, int32(file), c); err == nil {
 			// The numbers in the following files count the rows that this file lost.
 			for _, e := range eps {
@@ -37,7 +37,7 @@ func (doc *doctor) checkTables(ctx context.Context) {
 			}
 		} else {
 			// The index of the following files is counted as if this file were complete.
-			c.totalRows = after
+			c.totalRows = rowsAfterFile
 			for _, e := range eps {
 				doc.unreadable[int(e)] = true
 			}
@@ -55,7 +55,8 @@ func (doc *doctor) checkTables(ctx context.Context) {
 	}
 }
 
-// reportLength reports an episode whose number of rows in the data differs from the table.
+// reportLength reports an episode whose number of rows in the data differs from the table. file is
+// the position of its data file, and e that of the episode.
 func (doc *doctor) reportLength(ctx context.Context, file int32, e int, rows int32) {
 	d := doc.dataset
 	where := robocache.Where{"file": d.episodesFile(), "episode": d.episodes.indexAt(e)}
@@ -128,6 +129,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 		}
 		top := f.pq.Column(c.key)
 		where := robocache.Where{"file": f.name, "column": c.key}
+		isScalar := elementCount(c.shape) == 1 && len(c.shape) < 2
 		switch {
 		case top == nil:
 			doc.recordFault(
@@ -137,8 +139,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 				"write the file again",
 				"declared, but not in this file",
 			)
-		case c.kind == robocache.KindNumeric && top.Group() && elementCount(c.shape) == 1 &&
-			len(c.shape) < 2:
+		case c.kind == robocache.KindNumeric && top.Group() && isScalar:
 			doc.recordFault(
 				robocache.SeverityWarning,
 				"scalar-as-list",
@@ -147,9 +148,10 @@ func (doc *doctor) checkSchema(f *tableFile) {
 				"shape [1] is stored as a list: LeRobot refuses it",
 			)
 		case c.kind == robocache.KindNumeric && !top.Group():
-			t := pq.DType(top)
-			isSameClass := t.Float() == c.dtype.Float() &&
-				(t == robocache.Bool) == (c.dtype == robocache.Bool)
+			stored := pq.DType(top)
+			// Classes are floats, booleans and integers.
+			isSameClass := stored.Float() == c.dtype.Float() &&
+				(stored == robocache.Bool) == (c.dtype == robocache.Bool)
 			if !isSameClass {
 				doc.recordFault(
 					robocache.SeverityWarning,
@@ -158,7 +160,7 @@ func (doc *doctor) checkSchema(f *tableFile) {
 					"declare the type that is stored",
 					"declared %s, stored %s",
 					c.dtype,
-					t,
+					stored,
 				)
 			}
 		}
@@ -190,7 +192,7 @@ type groupRows struct {
 	group      int
 	episodes   []int64
 	index      []int64
-	frames     []int64
+	frames     []int64 // frame_index
 	tasks      []int64
 	timestamps []float64
 }
@@ -237,7 +239,7 @@ func (g *groupRows) whereOf(column string, row int) robocache.Where {
 	}
 }
 
-// checkRow checks row r of a row group.
+// checkRow checks the bookkeeping columns of row r of a row group, and counts the row in c.
 func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 	d := doc.dataset
 	renumber := "renumber the rows: run " + robocache.Command("convert")
@@ -254,8 +256,8 @@ func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 		)
 	}
 	c.totalRows++
-	e := doc.episodeOfRow(rows, r)
-	if e < 0 || e >= d.episodes.count() {
+	episode := doc.episodeOfRow(rows, r)
+	if episode < 0 || episode >= d.episodes.count() {
 		doc.recordFault(
 			robocache.SeverityError,
 			"orphan-rows",
@@ -266,12 +268,12 @@ func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 		)
 		return
 	}
-	k := int64(c.episodeRows[e])
-	c.episodeRows[e]++
-	if !doc.wants(e) {
+	rowInEpisode := int64(c.episodeRows[episode])
+	c.episodeRows[episode]++
+	if !doc.wants(episode) {
 		return
 	}
-	if rows.frames != nil && rows.frames[r] != k {
+	if rows.frames != nil && rows.frames[r] != rowInEpisode {
 		doc.recordFault(
 			robocache.SeverityError,
 			"frame-index",
@@ -279,8 +281,8 @@ func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 			renumber,
 			"frame_index is %d in row %d of episode %d",
 			rows.frames[r],
-			k,
-			d.episodes.indexAt(e),
+			rowInEpisode,
+			d.episodes.indexAt(episode),
 		)
 	}
 	if rows.tasks != nil {
@@ -296,9 +298,9 @@ func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 		}
 	}
 	if rows.timestamps != nil {
-		doc.checkTimestamp(rows.timestamps[r], k, e, c, func() robocache.Where {
+		doc.checkTimestamp(rows.timestamps[r], rowInEpisode, episode, c, func() robocache.Where {
 			w := rows.whereOf("timestamp", r)
-			w["episode"] = d.episodes.indexAt(e)
+			w["episode"] = d.episodes.indexAt(episode)
 			return w
 		})
 	}
@@ -336,31 +338,31 @@ func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
 }
 
 // checkTimestamp checks one row's time. It must be finite, increase, and be on the grid of the
-// frame rate from 0.
+// frame rate from 0. where returns the location of the row; it is called only for a fault.
 func (doc *doctor) checkTimestamp(
-	t float64,
-	k int64,
-	e int,
+	seconds float64,
+	rowInEpisode int64,
+	episode int,
 	c *tableCheck,
 	where func() robocache.Where,
 ) {
-	if math.IsNaN(t) || math.IsInf(t, 0) {
+	if math.IsNaN(seconds) || math.IsInf(seconds, 0) {
 		doc.recordFault(
 			robocache.SeverityError,
 			"timestamp-not-finite",
 			where(),
 			"fix the timestamp, or drop the row",
 			"timestamp is %v",
-			t,
+			seconds,
 		)
 		return
 	}
 	fps := doc.dataset.About.FPS
 	step := 1 / fps.Float()
-	before := c.lastTimes[e]
-	c.lastTimes[e] = t
-	if k == 0 {
-		if math.Abs(t) > tolerance(t) {
+	before := c.lastTimes[episode]
+	c.lastTimes[episode] = seconds
+	if rowInEpisode == 0 {
+		if math.Abs(seconds) > tolerance(seconds) {
 			doc.recordFault(
 				robocache.SeverityWarning,
 				"timestamp-offset",
@@ -368,15 +370,15 @@ func (doc *doctor) checkTimestamp(
 				robocache.Command("convert")+" writes timestamps from 0",
 				"timestamps start at %.6g s, not at 0: readers that look up frames by time are "+
 					"off by %.3g frames",
-				t,
-				t/step,
+				seconds,
+				seconds/step,
 			)
 		}
 		return
 	}
-	d := t - before
+	passed := seconds - before
 	switch {
-	case d < 0:
+	case passed < 0:
 		doc.recordFault(
 			robocache.SeverityError,
 			"timestamp-order",
@@ -384,40 +386,40 @@ func (doc *doctor) checkTimestamp(
 			"sort the rows, or fix the timestamps",
 			"the time decreases from %.9g to %.9g s",
 			before,
-			t,
+			seconds,
 		)
-	case d == 0:
+	case passed == 0:
 		doc.recordFault(
 			robocache.SeverityWarning,
 			"timestamp-repeated",
 			where(),
 			"drop the row, or fix the timestamp",
 			"the time does not increase at %.9g s",
-			t,
+			seconds,
 		)
-	case d > 1.5*step:
+	case passed > 1.5*step:
 		doc.recordFault(
 			robocache.SeverityWarning,
 			"timestamp-gap",
 			where(),
 			"frames may be lost: compare with the recording",
 			"the step is %.4g s, %.3g frames",
-			d,
-			d/step,
+			passed,
+			passed/step,
 		)
-	case math.Abs(d-step) > 2*tolerance(t):
+	case math.Abs(passed-step) > 2*tolerance(seconds):
 		doc.recordFault(robocache.SeverityWarning, "timestamp-grid", where(),
 			robocache.Command("convert")+
 				" writes timestamps on the grid, and keeps the recorded ones",
-			"the step is %.6g s, but 1/fps is %.6g", d, step)
+			"the step is %.6g s, but 1/fps is %.6g", passed, step)
 	}
 }
 
 // tolerance returns lerobot's 0.1 ms plus the rounding error of float32.
 func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }
 
-// checkStatistics computes the statistics of every numeric feature exactly, and compares them with
-// those of the dataset.
+// checkStatistics reads the values of every stored feature. It computes the statistics of numbers
+// exactly, and compares them with those of the dataset.
 func (doc *doctor) checkStatistics(ctx context.Context) {
 	d := doc.dataset
 	stored, err := d.Stats(ctx)
@@ -434,35 +436,7 @@ func (doc *doctor) checkStatistics(ctx context.Context) {
 		if d.columns[i].source != fromColumn || doc.failed != nil {
 			continue
 		}
-		switch {
-		case f.Kind == robocache.KindImage:
-			doc.checkImages(ctx, f)
-		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-			doc.checkTexts(ctx, f)
-		case f.DType == robocache.Bool:
-			doc.checkNumbers(ctx, f)
-		}
-		if f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || doc.failed != nil {
-			continue
-		}
-		have, left, err := stats.Rows(ctx, d, f, episodes, 256<<20)
-		if err != nil {
-			before := len(doc.findings)
-			doc.checkNumbers(ctx, f) // finds the exact location
-			if len(doc.findings) == before {
-				doc.reportError(ctx, err, robocache.Where{"stream": f.Key})
-			}
-			continue
-		}
-		if left > 0 {
-			doc.checkNumbers(ctx, f)
-		}
-		s := stored[f.Key]
-		readAll := doc.requested == nil && len(doc.unreadable) == 0
-		if s != nil && have != nil && readAll {
-			doc.compareStats(f, s, have)
-		}
-		doc.addProgress(d.About.Frames / int64(len(d.About.Features)))
+		doc.checkFeature(ctx, f, stored[f.Key], episodes)
 	}
 	if lacksStats {
 		hint := robocache.Command("stats --write") + " writes them"
@@ -479,6 +453,46 @@ func (doc *doctor) checkStatistics(ctx context.Context) {
 	}
 }
 
+// checkFeature reads all values of a feature in the given episodes. It compares the statistics of
+// numbers with stored, which may be nil.
+func (doc *doctor) checkFeature(
+	ctx context.Context,
+	f *robocache.Feature,
+	stored *robocache.FeatureStats,
+	episodes []int,
+) {
+	d := doc.dataset
+	switch {
+	case f.Kind == robocache.KindImage:
+		doc.checkImages(ctx, f)
+	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
+		doc.checkTexts(ctx, f)
+	case f.DType == robocache.Bool:
+		doc.checkNumbers(ctx, f)
+	}
+	hasStatistics := f.Kind == robocache.KindNumeric && f.DType != robocache.Bool
+	if !hasStatistics || doc.failed != nil {
+		return
+	}
+	recomputed, nonFinite, err := stats.Rows(ctx, d, f, episodes, 256<<20)
+	if err != nil {
+		before := len(doc.findings)
+		doc.checkNumbers(ctx, f) // finds the exact location
+		if len(doc.findings) == before {
+			doc.reportError(ctx, err, robocache.Where{"stream": f.Key})
+		}
+		return
+	}
+	if nonFinite > 0 {
+		doc.checkNumbers(ctx, f) // finds the locations of these values
+	}
+	readAll := doc.requested == nil && len(doc.unreadable) == 0
+	if stored != nil && recomputed != nil && readAll {
+		doc.compareStats(f, stored, recomputed)
+	}
+	doc.addProgress(d.About.Frames / int64(len(d.About.Features)))
+}
+
 // isUnreadable reports whether a finding is about rows that cannot be read.
 func isUnreadable(f robocache.Finding) bool {
 	switch f.Code {
@@ -491,10 +505,10 @@ func isUnreadable(f robocache.Finding) bool {
 
 // compareStats compares statistics with recomputed ones. It allows the errors of float32 arithmetic
 // and of a histogram of 5,000 bins.
-func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.FeatureStats) {
+func (doc *doctor) compareStats(f *robocache.Feature, stored, recomputed *robocache.FeatureStats) {
 	hint := robocache.Command("stats --write") + " writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
-	if stored.Count > 0 && stored.Count != have.Count {
+	if stored.Count > 0 && stored.Count != recomputed.Count {
 		doc.recordFault(
 			robocache.SeverityWarning,
 			"stats-count",
@@ -502,15 +516,15 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 			hint,
 			"the statistics count %d rows, but the dataset has %d",
 			stored.Count,
-			have.Count,
+			recomputed.Count,
 		)
 	}
 	for _, name := range []string{"min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"} {
-		a, b := stats.Vector(stored, name), stats.Vector(have, name)
-		if a == nil || b == nil {
+		old, exact := stats.Vector(stored, name), stats.Vector(recomputed, name)
+		if old == nil || exact == nil {
 			continue
 		}
-		if len(a) != len(b) {
+		if len(old) != len(exact) {
 			doc.recordFault(
 				robocache.SeverityWarning,
 				"stats-shape",
@@ -518,22 +532,22 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 				hint,
 				"%s has %d numbers, expected %d",
 				name,
-				len(a),
-				len(b),
+				len(old),
+				len(exact),
 			)
 			continue
 		}
-		for c := range a {
-			scale := math.Max(math.Abs(have.Min[c]), math.Abs(have.Max[c]))
-			width := have.Max[c] - have.Min[c]
+		for c := range old {
+			scale := math.Max(math.Abs(recomputed.Min[c]), math.Abs(recomputed.Max[c]))
+			width := recomputed.Max[c] - recomputed.Min[c]
 			allowed := 1e-5 * scale
 			switch name {
 			case "std":
-				allowed = 0.01*have.Std[c] + 1e-6*scale
+				allowed = 0.01*recomputed.Std[c] + 1e-6*scale
 			case "q01", "q10", "q50", "q90", "q99":
 				allowed = 0.01*width + 1e-5*scale
 			}
-			if diff := math.Abs(a[c] - b[c]); diff > allowed || math.IsNaN(diff) {
+			if diff := math.Abs(old[c] - exact[c]); diff > allowed || math.IsNaN(diff) {
 				w := robocache.Where{"file": "meta/stats", "stream": f.Key, "index": c}
 				doc.recordFault(
 					robocache.SeverityWarning,
@@ -542,8 +556,8 @@ func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.Fe
 					hint,
 					"%s is %.6g, but computing it gives %.6g",
 					name,
-					a[c],
-					b[c],
+					old[c],
+					exact[c],
 				)
 			}
 		}

@@ -31,8 +31,8 @@ func (doc *doctor) eachBlock(
 		if !doc.wants(e) || doc.unreadable[e] {
 			continue
 		}
-		for at := 0; at < doc.dataset.Len(e) && doc.failed == nil; at += step {
-			rows := robocache.RowsOf(e, at, min(step, doc.dataset.Len(e)-at))
+		for first := 0; first < doc.dataset.Len(e) && doc.failed == nil; first += step {
+			rows := robocache.RowsOf(e, first, min(step, doc.dataset.Len(e)-first))
 			if err := read(rows); err != nil {
 				doc.reportRefused(ctx, err, f, e)
 				failures++
@@ -45,7 +45,8 @@ func (doc *doctor) eachBlock(
 	}
 }
 
-// reportRefused records an error about rows of a feature.
+// reportRefused records an error about rows of a feature. A value that does not fit the declared
+// type is a finding of its own; reportError records any other error.
 func (doc *doctor) reportRefused(ctx context.Context, err error, f *robocache.Feature, e int) {
 	where := robocache.Where{"stream": f.Key, "episode": doc.dataset.episodes.indexAt(e)}
 	var typed *robocache.Error
@@ -90,7 +91,8 @@ func (doc *doctor) checkNumbers(ctx context.Context, f *robocache.Feature) {
 func (doc *doctor) recordNonFinite(f *robocache.Feature, rows []robocache.Row, values []float64) {
 	names := f.ChannelNames()
 	for i, v := range values {
-		if v-v == 0 { // false for NaN and ±Inf
+		isFinite := v-v == 0 // NaN and ±Inf give NaN
+		if isFinite {
 			continue
 		}
 		element := i % f.Elements()

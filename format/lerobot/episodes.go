@@ -68,6 +68,7 @@ func (e *episodes) setOwnFiles(perChunk int64) {
 	}
 }
 
+// count returns the number of episodes.
 func (e *episodes) count() int { return len(e.length) }
 
 // indexAt returns the episode_index of the episode at a position.
@@ -109,7 +110,7 @@ func (e *episodes) position(id int64) int {
 	return -1
 }
 
-// sumLengths computes from, and returns the number of rows.
+// sumLengths sets e.from to the sums of the lengths, and returns the number of rows.
 func (e *episodes) sumLengths() int64 {
 	e.from = make([]int64, e.count()+1)
 	for i, n := range e.length {
@@ -130,19 +131,19 @@ func sortEpisodes(
 	perm = reader.InOrder(ids)
 	sorted := reader.Permute(ids, perm)
 	isTwice := func(i int) bool { return i > 0 && sorted[i] == sorted[i-1] }
-	first := 0
-	for first < len(sorted) && !isTwice(first) {
-		first++
+	firstTwice := 0
+	for firstTwice < len(sorted) && !isTwice(firstTwice) {
+		firstTwice++
 	}
-	if first == len(sorted) {
+	if firstTwice == len(sorted) {
 		return perm, nil, nil
 	}
 	if !repair {
-		return nil, nil, indexTwice(sorted[first])
+		return nil, nil, indexTwice(sorted[firstTwice])
 	}
 	var renumbered []int32
 	kept := make([]int32, 0, len(ids))
-	row := func(i int) int32 {
+	tableRow := func(i int) int32 { // the row of the table at position i of sorted
 		if perm == nil {
 			return int32(i)
 		}
@@ -152,9 +153,9 @@ func sortEpisodes(
 	for i := range sorted {
 		if !isTwice(i) {
 			firstOfIndex = i
-			kept = append(kept, row(i))
-		} else if !same(int(row(firstOfIndex)), int(row(i))) {
-			renumbered = append(renumbered, row(i))
+			kept = append(kept, tableRow(i))
+		} else if !same(int(tableRow(firstOfIndex)), int(tableRow(i))) {
+			renumbered = append(renumbered, tableRow(i))
 		}
 	}
 	next := sorted[len(sorted)-1] + 1
@@ -208,6 +209,7 @@ func (e *episodes) setUnsure(rows map[int]tableFault, perm []int32) {
 	}
 }
 
+// rowCount converts a number of rows. It returns false if n cannot be one.
 func rowCount(n int64) (int32, bool) { return int32(n), n >= 0 && n <= math.MaxInt32 }
 
 // episodeTasks holds the task texts of every episode, as numbers into texts.
@@ -287,7 +289,8 @@ func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
 	return t, nil
 }
 
-// eachLine calls each for every line that is not blank.
+// eachLine calls each for every line of b that is not blank. b is the content of the file name,
+// which errors name with the line.
 func eachLine(name string, b []byte, each func(line int, b []byte) error) error {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if isLFSPointer(b) {
@@ -311,12 +314,40 @@ func eachLine(name string, b []byte, each func(line int, b []byte) error) error 
 	return nil
 }
 
+// episodesJSONL is the episodes table of v2.
 const episodesJSONL = "meta/episodes.jsonl"
 
+// episodeLine is a line of episodesJSONL.
 type episodeLine struct {
 	Index  *int64          `json:"episode_index"`
 	Length *int64          `json:"length"`
 	Tasks  json.RawMessage `json:"tasks"`
+}
+
+// statedLength returns the length of the episode. If the line states no valid length, it returns 0,
+// and fault says why.
+func (l *episodeLine) statedLength() (length int32, fault string) {
+	if l.Length == nil {
+		return 0, "length is missing"
+	}
+	length, ok := rowCount(*l.Length)
+	if !ok {
+		return 0, fmt.Sprintf("length is %d", *l.Length)
+	}
+	return length, ""
+}
+
+// statedTasks returns the tasks of the episode: a list of texts, or a single text.
+func (l *episodeLine) statedTasks() ([]string, error) {
+	var list []string
+	if len(l.Tasks) == 0 || string(l.Tasks) == "null" || json.Unmarshal(l.Tasks, &list) == nil {
+		return list, nil
+	}
+	var single string
+	if json.Unmarshal(l.Tasks, &single) != nil {
+		return nil, fmt.Errorf("tasks is not a list of texts")
+	}
+	return []string{single}, nil
 }
 
 // readEpisodesV2 reads meta/episodes.jsonl.
@@ -354,7 +385,7 @@ func (d *Dataset) noEpisodes(file string) error {
 }
 
 // useTable makes e the table of the dataset. perm is the permutation that sorted its rows, or nil
-// if they were in order.
+// if they were in order. unsorted and hint are the texts of the finding about rows out of order.
 func (d *Dataset) useTable(e *episodes, perm []int32, file, unsorted, hint string) {
 	switch {
 	case e.count() < e.rows || len(e.stored) > 0:
@@ -394,30 +425,20 @@ func parseEpisodesV2(
 		if l.Index == nil {
 			return fmt.Errorf("episode_index is missing")
 		}
-		lengthText := "length is missing"
-		var n int32
-		isCount := l.Length != nil
-		if isCount {
-			lengthText = fmt.Sprintf("length is %d", *l.Length)
-			n, isCount = rowCount(*l.Length)
-		}
 		if *l.Index < 0 {
 			return fmt.Errorf("episode_index is %d", *l.Index)
 		}
-		if !isCount { // The rows of the data file are counted instead.
-			unsure[len(ids)] = tableFault{"length", lengthText}
-			n = 0
+		length, fault := l.statedLength()
+		if fault != "" { // The rows of the data file are counted instead.
+			unsure[len(ids)] = tableFault{"length", fault}
 		}
-		var list []string
-		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {
-			list = make([]string, 1)
-			if json.Unmarshal(l.Tasks, &list[0]) != nil {
-				return fmt.Errorf("tasks is not a list of texts")
-			}
+		texts, err := l.statedTasks()
+		if err != nil {
+			return err
 		}
-		tasks.addEpisode(list)
+		tasks.addEpisode(texts)
 		ids = append(ids, *l.Index)
-		e.length = append(e.length, n)
+		e.length = append(e.length, length)
 		return nil
 	})
 	e.rows = len(ids)

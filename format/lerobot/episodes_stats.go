@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -142,8 +143,8 @@ func replacesCount(f *robocache.Feature, s *robocache.FeatureStats) bool {
 		return false
 	}
 	perChannel := slices.Equal(s.Shape, []int{len(s.Mean), 1, 1})
-	inRange := f.Depth != nil || !(slices.Max(s.Max) > 1)
-	isNaN := func(v float64) bool { return v != v }
-	hasNaN := slices.ContainsFunc(s.Mean, isNaN) || slices.ContainsFunc(s.Std, isNaN)
+	isAboveOne := slices.Max(s.Max) > 1 // some datasets have colors from 0 to 255
+	inRange := f.Depth != nil || !isAboveOne
+	hasNaN := slices.ContainsFunc(s.Mean, math.IsNaN) || slices.ContainsFunc(s.Std, math.IsNaN)
 	return perChannel && inRange && !hasNaN
 }

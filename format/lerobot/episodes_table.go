@@ -113,15 +113,16 @@ func (d *Dataset) checkTableIDs(t *EpisodeTable) error {
 	return nil
 }
 
-// setIntegers sets an integer column to the value of each episode.
+// setIntegers sets an integer column to the value of each episode. An existing column is kept
+// unless override is set.
 func (d *Dataset) setIntegers(
 	t *EpisodeTable,
 	name string,
-	replaces bool,
+	override bool,
 	value func(i int) int64,
 ) {
 	anyValue := func(i int) any { return value(i) }
-	setColumn(t, name, "int64", d.episodes.count(), replaces, anyValue)
+	setColumn(t, name, "int64", d.episodes.count(), override, anyValue)
 }
 
 // setRowColumns sets the columns of rows, lengths and tasks.
@@ -155,11 +156,12 @@ func (d *Dataset) setDataColumns(t *EpisodeTable) {
 // setCameraColumns sets the columns and the names of the video files of a camera.
 func (d *Dataset) setCameraColumns(t *EpisodeTable, c *camera) {
 	n := d.episodes.count()
-	at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
-	t.Videos[c.key] = expandFiles(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
+	placeOf := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
+	of := d.filesOf(c.cols.file)
+	t.Videos[c.key] = expandFiles(c.templates[0], len(c.cols.files), of, placeOf)
 	prefix := "videos/" + c.key + "/"
-	chunk := func(i int) int64 { return at(c.fileOf(i)).chunk }
-	file := func(i int) int64 { return at(c.fileOf(i)).fileNumber() }
+	chunk := func(i int) int64 { return placeOf(c.fileOf(i)).chunk }
+	file := func(i int) int64 { return placeOf(c.fileOf(i)).fileNumber() }
 	d.setIntegers(t, prefix+"chunk_index", false, chunk)
 	d.setIntegers(t, prefix+"file_index", false, file)
 	if d.raw.major == 2 { // each episode has its own mp4
@@ -176,31 +178,33 @@ func changedError(want, got string) error {
 		Expected(want+", as when the dataset was opened", got).WithHint("open it again")
 }
 
-// fileNumber returns the number in the name of the file. In v2 each episode has its own file.
+// fileNumber returns the number in the name of the file. In v2 it is the episode, and in v3 the
+// file; the other one is 0.
 func (p place) fileNumber() int64 { return max(p.file, p.episode) }
 
 // setColumn sets a column of n computed values. An existing column is kept unless override is set.
 func setColumn(t *EpisodeTable, name, typ string, n int, override bool, value func(i int) any) {
-	k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == name })
-	if k >= 0 && !override {
+	existing := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == name })
+	if existing >= 0 && !override {
 		return
 	}
-	v := make([]string, n)
-	for i := range v {
+	texts := make([]string, n)
+	for i := range texts {
 		b, err := json.Marshal(value(i))
 		if err != nil {
 			b = []byte("null")
 		}
-		v[i] = string(b)
+		texts[i] = string(b)
 	}
-	c := EpisodeColumn{name, typ, jsonArray(v)}
-	if k < 0 {
+	c := EpisodeColumn{name, typ, jsonArray(texts)}
+	if existing < 0 {
 		t.Columns = append(t.Columns, c)
 	} else {
-		t.Columns[k] = c
+		t.Columns[existing] = c
 	}
 }
 
+// jsonArray joins JSON texts to a JSON array.
 func jsonArray(values []string) string { return "[" + strings.Join(values, ",") + "]" }
 
 // filesOf returns file, or nil if episode i has file i.
@@ -212,10 +216,10 @@ func (d *Dataset) filesOf(file []int32) []int32 {
 }
 
 // expandFiles returns the names of n files, expanded from a template.
-func expandFiles(template string, n int, of []int32, at func(int32) place) EpisodeFiles {
+func expandFiles(template string, n int, of []int32, placeOf func(int32) place) EpisodeFiles {
 	f := EpisodeFiles{Names: make([]string, n), Of: of}
 	for i := range f.Names {
-		f.Names[i], _ = expandTemplate(template, at(int32(i))) // checked by Open
+		f.Names[i], _ = expandTemplate(template, placeOf(int32(i))) // checked by Open
 	}
 	return f
 }
@@ -306,11 +310,13 @@ func typeName(n *pq.Node) string {
 		if n.Note != pq.List || len(n.Children) != 1 {
 			return ""
 		}
-		n = n.Children[0]
-		if n.Group() && len(n.Children) == 1 {
-			n = n.Children[0]
+		// Parquet writes a list as a group with a repeated child. The elements are that child or,
+		// in newer files, its only child.
+		element := n.Children[0]
+		if element.Group() && len(element.Children) == 1 {
+			element = element.Children[0]
 		}
-		if inner := typeName(n); inner != "" {
+		if inner := typeName(element); inner != "" {
 			return "list<" + inner + ">"
 		}
 		return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
+// episodesTemplate is the template of the names of the episodes files.
 const episodesTemplate = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 // episodeColumn is one projected column of all episodes files. The type can differ between files: 0
@@ -26,8 +27,8 @@ type episodeColumn struct {
 
 // openColumns returns the columns of the episodes table that Open reads.
 func (d *Dataset) openColumns() map[string]*episodeColumn {
-	w := map[string]*episodeColumn{}
-	for _, k := range []string{
+	columns := map[string]*episodeColumn{}
+	for _, name := range []string{
 		"episode_index",
 		"length",
 		"data/chunk_index",
@@ -37,21 +38,21 @@ func (d *Dataset) openColumns() map[string]*episodeColumn {
 		"chunk_index",
 		"file_index",
 	} {
-		w[k] = &episodeColumn{}
+		columns[name] = &episodeColumn{}
 	}
 	for i := range d.raw.features {
 		if f := &d.raw.features[i]; f.DType == "video" {
-			for _, s := range []string{
+			for _, suffix := range []string{
 				"chunk_index",
 				"file_index",
 				"from_timestamp",
 				"to_timestamp",
 			} {
-				w["videos/"+f.key+"/"+s] = &episodeColumn{}
+				columns["videos/"+f.key+"/"+suffix] = &episodeColumn{}
 			}
 		}
 	}
-	return w
+	return columns
 }
 
 // readEpisodesV3 reads the projected columns of every episodes file.
@@ -163,12 +164,12 @@ func (r *episodesReader) readGroup(
 		}
 		values, err := pq.Float64s(col)
 		isNull := func(def uint8) bool { return int(def) != top.MaxDef }
-		null := slices.IndexFunc(col.Def, isNull)
+		null := slices.IndexFunc(col.Def, isNull) // row of the first null
 		switch {
-		case null < 0:
+		case null < 0: // only err can be wrong
 		case err == nil && recountable[top.Name]:
 			values = withNulls(col, values)
-		default:
+		default: // the null is reported instead of err
 			err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
 				Expected("a number", "null")
 		}
@@ -204,8 +205,9 @@ func (d *Dataset) eachEpisodesGroup(
 	return rows, nil
 }
 
-// inEpisodesFile adds to err the file of its row, and converts the row, which is counted over all
-// files, to the row in that file.
+// inEpisodesFile adds the episodes file to err. If err names a row, the row was counted over all
+// files, and it is replaced by the row in its file. starts holds the number of rows before each
+// file.
 func inEpisodesFile(err error, names []string, starts []int) error {
 	name := "meta/episodes"
 	if len(names) == 1 {
@@ -216,7 +218,7 @@ func inEpisodesFile(err error, names []string, starts []int) error {
 		if row, ok := e.Where["row"].(int); ok && len(names) > 0 {
 			i, found := slices.BinarySearch(starts, row)
 			if !found {
-				i--
+				i-- // the last file that starts before the row
 			}
 			name = names[i]
 			e.Where["row"] = row - starts[i]
@@ -261,15 +263,15 @@ func withNulls(col *pq.Column, values []float64) []float64 {
 // integers returns the column as integers. NaN becomes -1 if lenient is set.
 func (c *episodeColumn) integers(lenient bool) ([]int64, error) {
 	out := make([]int64, len(c.values))
-	for i, f := range c.values {
-		if lenient && f != f {
+	for i, number := range c.values {
+		if lenient && math.IsNaN(number) {
 			out[i] = -1
 			continue
 		}
-		out[i] = int64(f)
-		if float64(out[i]) != f || math.Abs(f) >= 1<<63 {
+		out[i] = int64(number)
+		if float64(out[i]) != number || math.Abs(number) >= 1<<63 {
 			return nil, robocache.Malformed("lerobot", robocache.Where{"row": i}, "").
-				Expected("an integer", fmt.Sprint(f))
+				Expected("an integer", fmt.Sprint(number))
 		}
 	}
 	return out, nil
@@ -282,7 +284,7 @@ func assembleEpisodes(
 ) (*episodes, []int32, error) {
 	columns := tableColumns{want: want}
 	ids := columns.integersOf("episode_index")
-	length := columns.integersOf("length")
+	columns.length = columns.integersOf("length")
 	columns.from = columns.integersOf("dataset_from_index")
 	columns.to = columns.integersOf("dataset_to_index")
 	columns.chunk = columns.integersOf("data/chunk_index")
@@ -304,8 +306,7 @@ func assembleEpisodes(
 			return nil, nil, malformed(where, "at least 0", fmt.Sprint(id))
 		}
 	}
-	columns.length = length
-	if length == nil {
+	if columns.length == nil {
 		columns.length = columns.spans(total)
 	}
 	e := &episodes{rows: total}
@@ -313,23 +314,9 @@ func assembleEpisodes(
 		e.nextRow = slices.Max(columns.to)
 	}
 	noFile := total > 0 && columns.file == nil && strings.Contains(raw.dataPath, "{")
-	e.hasFiles = !noFile           // otherwise one finding reports it for all episodes
-	unsure := map[int]tableFault{} // row → fault
-	e.length = make([]int32, total)
-	for i := range total {
-		if noFile {
-			unsure[i] = tableFault{"data/file_index", "data/file_index is missing"}
-		}
-		if fault := columns.repairRow(i); fault != nil {
-			unsure[i] = *fault
-		}
-		n, ok := rowCount(columns.length[i])
-		if !ok {
-			unsure[i] = tableFault{"length", fmt.Sprintf("length is %d", columns.length[i])}
-			n = 0
-		}
-		e.length[i] = n
-	}
+	e.hasFiles = !noFile // otherwise one finding reports it for all episodes
+	lengths, unsure := columns.repairRows(total, noFile)
+	// From here on, all columns of e are in the order of perm.
 	perm, stored, err := sortEpisodes(ids, repair, columns.sameRows)
 	if err != nil {
 		return nil, nil, err
@@ -337,8 +324,8 @@ func assembleEpisodes(
 	e.stored = stored
 	e.setUnsure(unsure, perm)
 	e.setIndex(reader.Permute(ids, perm))
-	e.length = reader.Permute(e.length, perm)
-	total = len(e.length)
+	e.length = reader.Permute(lengths, perm)
+	total = len(e.length) // perm leaves out repeated rows
 	e.sumLengths()
 	from := reader.Permute(columns.from, perm)
 	if from == nil {
@@ -374,7 +361,7 @@ type tableColumns struct {
 	to     []int64 // dataset_to_index
 	chunk  []int64 // of the data file
 	file   []int64
-	err    error // of the columns that are not integers
+	err    error // joins the errors of columns that are not integers
 }
 
 // integersOf returns a column as integers, or nil if no file has it. It adds to c.err.
@@ -388,7 +375,8 @@ func (c *tableColumns) integersOf(name string) []int64 {
 	return values
 }
 
-// spans returns the lengths of the episodes by their row numbers, or -1.
+// spans returns the length of each episode according to dataset_from_index and dataset_to_index. It
+// is -1 if the table lacks these columns.
 func (c *tableColumns) spans(total int) []int64 {
 	out := make([]int64, total)
 	for i := range out {
@@ -398,6 +386,28 @@ func (c *tableColumns) spans(total int) []int64 {
 		}
 	}
 	return out
+}
+
+// repairRows returns the length of the episode in each of total rows, and the rows whose numbers
+// are missing or contradict each other. noFile reports that the table names no data file.
+func (c *tableColumns) repairRows(total int, noFile bool) ([]int32, map[int]tableFault) {
+	lengths := make([]int32, total)
+	unsure := map[int]tableFault{}
+	for i := range total {
+		if noFile {
+			unsure[i] = tableFault{"data/file_index", "data/file_index is missing"}
+		}
+		if fault := c.repairRow(i); fault != nil {
+			unsure[i] = *fault
+		}
+		n, ok := rowCount(c.length[i])
+		if !ok {
+			unsure[i] = tableFault{"length", fmt.Sprintf("length is %d", c.length[i])}
+			n = 0
+		}
+		lengths[i] = n
+	}
+	return lengths, unsure
 }
 
 // repairRow returns the last fault of a row's numbers, or nil. Negative numbers become 0.
@@ -486,6 +496,7 @@ func sameVideos(want map[string]*episodeColumn, a, b int) bool {
 	return true
 }
 
+// compareFiles orders files by chunk, then by number.
 func compareFiles(a, b fileNumber) int {
 	return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.file, b.file))
 }
@@ -493,30 +504,30 @@ func compareFiles(a, b fileNumber) int {
 // numberFiles replaces pairs of numbers by positions in the sorted list of distinct pairs. A nil
 // column counts as zeros.
 func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) {
-	of := make([]fileNumber, total)
-	for i := range of {
+	pairs := make([]fileNumber, total)
+	for i := range pairs {
 		if chunk != nil {
-			of[i].chunk = chunk[i]
+			pairs[i].chunk = chunk[i]
 		}
 		if file != nil {
-			of[i].file = file[i]
+			pairs[i].file = file[i]
 		}
-		if of[i].chunk < 0 || of[i].file < 0 {
+		if pairs[i].chunk < 0 || pairs[i].file < 0 {
 			return nil, nil, robocache.Malformed(
 				"lerobot",
 				robocache.Where{"row": i},
 				"chunk %d, file %d",
-				of[i].chunk,
-				of[i].file,
+				pairs[i].chunk,
+				pairs[i].file,
 			)
 		}
 	}
-	files := slices.Clone(of)
+	files := slices.Clone(pairs)
 	slices.SortFunc(files, compareFiles)
 	files = slices.Clone(slices.Compact(files))
 	out := make([]int32, total)
-	for i, p := range of {
-		if i > 0 && p == of[i-1] {
+	for i, p := range pairs {
+		if i > 0 && p == pairs[i-1] {
 			out[i] = out[i-1]
 			continue
 		}
@@ -573,6 +584,7 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 			var row []string
 			value := 0
 			for i := range col.Entries {
+				// An entry with repetition level 0 begins the next row.
 				if i > 0 && (col.Rep == nil || col.Rep[i] == 0) {
 					tasks.addEpisode(row)
 					row = row[:0]

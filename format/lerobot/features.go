@@ -56,7 +56,7 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 			d.dropFeature(&f, err.Error(), "declare one of the format's types")
 			continue
 		}
-		missing := func(reason string) {
+		reportMissing := func(reason string) {
 			d.dropFeature(
 				&f,
 				"feature "+f.Key+" is declared, but "+reason,
@@ -72,12 +72,12 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 			if hasFiles {
 				d.addFeature(f, fromVideo)
 			} else {
-				missing("it has no video file")
+				reportMissing("it has no video file")
 			}
 		case schema != nil && schema.Column(r.key) == nil && f.Default:
 			d.addFeature(f, computed)
 		case schema != nil && schema.Column(r.key) == nil:
-			missing("the data has no column of that name")
+			reportMissing("the data has no column of that name")
 		default:
 			if err := checkShape(schema, &f, r.key); err != nil {
 				return err
@@ -94,6 +94,7 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 	}
 	for _, f := range write.Bookkeeping {
 		_, isStored := d.byKey[f.Key]
+		// derive computes task_index only if the dataset has exactly one task.
 		isUnknown := f.Key == "task_index" && len(d.About.Tasks) != 1
 		if isStored || isUnknown {
 			continue
@@ -109,8 +110,8 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 // read, so the other features can still be read.
 func checkShape(schema *pq.File, f *robocache.Feature, key string) error {
 	const alwaysAllowed = 1 << 16
-	most, ok := longestRow(schema, key)
-	isTooLarge := ok && int64(f.Elements()) > max(most, alwaysAllowed)
+	longest, ok := longestRow(schema, key)
+	isTooLarge := ok && int64(f.Elements()) > max(longest, alwaysAllowed)
 	if f.Kind != robocache.KindNumeric || !isTooLarge {
 		return nil
 	}
@@ -120,7 +121,7 @@ func checkShape(schema *pq.File, f *robocache.Feature, key string) error {
 		fmt.Sprintf(
 			"the shape %v is too large: rows of the data have at most %d values",
 			f.Shape,
-			most,
+			longest,
 		),
 	)
 }
@@ -136,7 +137,7 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 		return 0, false
 	}
 	for g := range schema.Groups {
-		if c, there := schema.Chunk(g, leaf); there && schema.Groups[g].Rows > 0 {
+		if c, exists := schema.Chunk(g, leaf); exists && schema.Groups[g].Rows > 0 {
 			n = max(n, c.Values)
 			ok = true
 		}
@@ -153,19 +154,19 @@ func (f *infoFile) declaration(key string) *declared {
 }
 
 // dropFeature adds the finding that a feature is left out.
-func (d *Dataset) dropFeature(f *robocache.Feature, why, hint string) {
-	sev := robocache.SeverityWarning
+func (d *Dataset) dropFeature(f *robocache.Feature, reason, hint string) {
+	severity := robocache.SeverityWarning
 	if robocache.Vital(f.Kind, f.Key) {
-		sev = robocache.SeverityError
+		severity = robocache.SeverityError
 	}
 	d.addFinding(robocache.Finding{
-		Severity: sev,
+		Severity: severity,
 		Code:     "feature-dropped",
 		Where: robocache.Where{
 			"file":    infoPath,
 			"pointer": "/features/" + escapePointer(f.Key),
 		},
-		Message:      why + ": it is left out",
+		Message:      reason + ": it is left out",
 		Hint:         hint,
 		NotDelivered: f.Key,
 		Class:        "malformed",
@@ -288,10 +289,10 @@ func (d *Dataset) probeTemplates(
 	ctx context.Context,
 	templates []string,
 	n int,
-	at func(i int32) place,
+	placeOf func(i int32) place,
 ) (best []string, probes []place, found int, err error) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
-		probes = append(probes, at(int32(i)))
+		probes = append(probes, placeOf(int32(i)))
 	}
 	if best, found, err = d.paths.chooseTemplate(ctx, templates, probes); err != nil {
 		return best, probes, found, err
@@ -323,10 +324,10 @@ func parseFeature(r *declared) (robocache.Feature, error) {
 	alias := map[string]string{
 		"float": "float32", "double": "float64", "int": "int64", "boolean": "bool", "str": "string",
 	}
-	t := cmp.Or(alias[r.DType], r.DType)
-	switch t {
+	dtypeName := cmp.Or(alias[r.DType], r.DType)
+	switch dtypeName {
 	case "video", "image":
-		f.Kind = robocache.Kind(t)
+		f.Kind = robocache.Kind(dtypeName)
 		f.DType = robocache.Uint8
 		f.Height, f.Width, f.Channels = frameSize(r)
 		f.Codec = r.codec()
@@ -348,7 +349,7 @@ func parseFeature(r *declared) (robocache.Feature, error) {
 		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 	default:
 		f.Kind = robocache.KindNumeric
-		dtype, ok := robocache.ParseDType(t)
+		dtype, ok := robocache.ParseDType(dtypeName)
 		f.DType = dtype
 		isNumber := dtype.Size() > 0 && dtype != robocache.BFloat16
 		if !ok || !isNumber {
@@ -368,12 +369,13 @@ func (r *declared) codec() string {
 	return cmp.Or(r.stringValue("video.codec"), r.stringValue("codec"))
 }
 
-// codecOf returns the declared codec of a file. Our writer lists files whose codec differs from the
-// first.
+// codecOf returns the declared codec of a file. It is the entry of the file in video.codecs, or
+// else the codec of the feature. RoboCache writes video.codecs for files whose codec differs from
+// that of the first file.
 func (r *declared) codecOf(path string) string {
-	own, _ := r.lookUp("video.codecs").(map[string]any)
-	said, _ := own[path].(string)
-	return cmp.Or(said, r.codec())
+	byFile, _ := r.lookUp("video.codecs").(map[string]any)
+	fileCodec, _ := byFile[path].(string)
+	return cmp.Or(fileCodec, r.codec())
 }
 
 // lookUp returns the value of key in info, or else in the older video_info.
@@ -384,19 +386,20 @@ func (r *declared) lookUp(key string) any {
 	return r.VideoInfo[key]
 }
 
+// stringValue returns the string of a key in info or video_info, or "".
 func (r *declared) stringValue(key string) string { s, _ := r.lookUp(key).(string); return s }
 
+// flagValue reports whether a key is true in info or in video_info.
 func (r *declared) flagValue(key string) bool {
 	a, _ := r.Info[key].(bool)
 	b, _ := r.VideoInfo[key].(bool)
 	return a || b
 }
 
-func (r *declared) numberValue(
-	key string,
-) (float64, bool) {
-	v, ok := r.lookUp(key).(float64)
-	return v, ok
+// numberValue returns the number of a key in info or video_info. ok is false if there is none.
+func (r *declared) numberValue(key string) (number float64, ok bool) {
+	number, ok = r.lookUp(key).(float64)
+	return number, ok
 }
 
 // readDepth returns the depth encoding. Values that are not stated are the defaults of lerobot's
@@ -437,17 +440,17 @@ func frameSize(r *declared) (h, w, c int) {
 	}
 	var names []string
 	if json.Unmarshal(r.Names, &names) == nil && len(names) == 3 {
-		at := func(words ...string) int {
+		axisOf := func(words ...string) int {
 			return slices.IndexFunc(
 				names,
 				func(n string) bool { return slices.Contains(words, strings.ToLower(n)) },
 			)
 		}
-		ih := at("height", "h", "rows")
-		iw := at("width", "w", "cols")
-		ic := at("channel", "channels", "c", "rgb")
-		if ih >= 0 && iw >= 0 && ic >= 0 {
-			return s[ih], s[iw], s[ic]
+		heightAxis := axisOf("height", "h", "rows")
+		widthAxis := axisOf("width", "w", "cols")
+		channelAxis := axisOf("channel", "channels", "c", "rgb")
+		if heightAxis >= 0 && widthAxis >= 0 && channelAxis >= 0 {
+			return s[heightAxis], s[widthAxis], s[channelAxis]
 		}
 	}
 	if s[0] <= 4 && s[2] > 4 {

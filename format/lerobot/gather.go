@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxMoves bounds the retries of a caller after rows were found elsewhere. One per file is enough.
+// maxMoves bounds how often a read is repeated because its rows were found elsewhere. A file is
+// searched once, so one repetition is normally enough.
 const maxMoves = 5
 
 // Gather copies rows of a numeric feature into dst. Consecutive rows are copied at once.
@@ -52,12 +53,12 @@ func (d *Dataset) Gather(
 			i += n
 			continue
 		}
-		at, err := w.seek(rows[i])
+		rowInUnit, err := w.seek(rows[i])
 		if err != nil {
 			return err
 		}
-		n = min(n, int(w.end-w.start)-at)
-		copy(dst[i*size:(i+n)*size], w.value.([]byte)[at*size:])
+		n = min(n, int(w.end-w.start)-rowInUnit) // the rest of the run is in the next unit
+		copy(dst[i*size:(i+n)*size], w.value.([]byte)[rowInUnit*size:])
 		i += n
 	}
 	return nil
@@ -67,13 +68,10 @@ func (d *Dataset) Gather(
 // returns an error if the first row does not exist.
 func (d *Dataset) countRun(rows []robocache.Row) (int, error) {
 	r := rows[0]
-	if err := d.checkEpisode(r.Episode); err != nil {
+	if err := d.checkRowExists(r); err != nil {
 		return 0, err
 	}
 	length := int(d.episodes.length[r.Episode])
-	if r.Index < 0 || r.Index >= length {
-		return 0, op.Row(d.About, length, r)
-	}
 	n := 1
 	for _, next := range rows[1:] {
 		follows := next.Episode == r.Episode && next.Index == r.Index+n
@@ -85,6 +83,18 @@ func (d *Dataset) countRun(rows []robocache.Row) (int, error) {
 	return n, nil
 }
 
+// checkRowExists returns an error if the dataset has no row r.
+func (d *Dataset) checkRowExists(r robocache.Row) error {
+	if err := d.checkEpisode(r.Episode); err != nil {
+		return err
+	}
+	length := int(d.episodes.length[r.Episode])
+	if r.Index < 0 || r.Index >= length {
+		return op.Row(d.About, length, r)
+	}
+	return nil
+}
+
 // walker reads rows of a column one after the other. Its span is the decoded unit of the last row.
 type walker struct {
 	span
@@ -93,6 +103,7 @@ type walker struct {
 	load   func(file int32, row int64) (span, error)
 }
 
+// newWalker returns a walker that has no current unit. load returns the unit that holds a row.
 func (d *Dataset) newWalker(c *column, load func(file int32, row int64) (span, error)) *walker {
 	return &walker{span: span{file: -1}, d: d, column: c, load: load}
 }
@@ -113,14 +124,12 @@ func (w *walker) seek(r robocache.Row) (at int, err error) {
 		if w.file == file && row >= w.start && row < w.end {
 			return int(row - w.start), nil
 		}
-		if err := func() error {
-			loaded, err := w.load(file, row)
-			if err != nil {
-				return err
-			}
+		loaded, err := w.load(file, row)
+		if err == nil {
 			w.span = loaded
-			return nil
-		}(); err != nil && (err != error(errMoved) || try >= maxMoves) {
+			continue
+		}
+		if err != error(errMoved) || try >= maxMoves {
 			return at, robocache.At(
 				err,
 				robocache.Where{"episode": w.d.episodes.indexAt(r.Episode), "stream": w.column.key},
@@ -182,10 +191,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 			return out, err
 		}
 	}
-	i, ok := d.byKey["timestamp"]
 	if err := d.tables.badEpisode(episode); err != nil {
 		return out, err
 	}
+	i, ok := d.byKey["timestamp"]
 	if !ok || d.columns[i].source == computed {
 		return d.computedTimes(ctx, episode)
 	}
@@ -217,8 +226,8 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	return out, nil
 }
 
-// computedTimes returns the timestamps of an episode if none are stored. It checks that the file has
-// the rows.
+// computedTimes returns the timestamps of an episode if none are stored. It checks that the file
+// has the rows.
 func (d *Dataset) computedTimes(ctx context.Context, episode int) ([]int64, error) {
 	file, _ := d.tables.fileOf(episode)
 	f, err := d.tables.footer(ctx, file)
@@ -248,11 +257,11 @@ func (d *Dataset) storedTimes(ctx context.Context, episode int, c column) ([]int
 		},
 	)
 	for len(out) < n {
-		at, err := w.seek(robocache.Row{Episode: episode, Index: len(out)})
+		rowInUnit, err := w.seek(robocache.Row{Episode: episode, Index: len(out)})
 		if err != nil {
 			return out, err
 		}
-		timestamps := w.value.([]int64)[at:]
+		timestamps := w.value.([]int64)[rowInUnit:]
 		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
 	return out, nil
@@ -285,6 +294,7 @@ func (d *Dataset) withFile(ctx context.Context, episode int, w robocache.Where) 
 	return w
 }
 
+// badTimestamp marks a stored timestamp that has no value in nanoseconds.
 const badTimestamp = math.MinInt64
 
 // timestampNanos converts stored seconds to nanoseconds. A value that is row/fps rounded to
@@ -333,18 +343,18 @@ func (d *Dataset) Text(
 		},
 	)
 	for i, r := range rows {
-		if _, err := d.countRun(rows[i : i+1]); err != nil {
+		if err := d.checkRowExists(r); err != nil {
 			return out, err
 		}
-		at, err := w.seek(r)
+		rowInUnit, err := w.seek(r)
 		if err != nil {
 			return out, err
 		}
 		switch v := w.value.(type) {
 		case []string:
-			out[i] = v[at]
+			out[i] = v[rowInUnit]
 		case *pq.Column:
-			out[i] = string(v.Item(at))
+			out[i] = string(v.Item(rowInUnit))
 			if !utf8.ValidString(out[i]) {
 				return nil, malformed(
 					robocache.Where{
@@ -410,7 +420,7 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 func (d *Dataset) onlyTasks(ctx context.Context, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	for i, r := range rows {
-		if _, err := d.countRun(rows[i : i+1]); err != nil {
+		if err := d.checkRowExists(r); err != nil {
 			return nil, err
 		}
 		episode, err := d.Episode(ctx, r.Episode)

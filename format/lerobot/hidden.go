@@ -30,10 +30,11 @@ func (d *Dataset) hiddenFrames(ctx context.Context) map[string]map[string][2]int
 	}
 	if b, err := store.ReadFile(ctx, d.Bytes, editsJSONL, maxJSON); err == nil {
 		b = bytes.TrimSpace(b)
+		lastLine := b[bytes.LastIndexByte(b, '\n')+1:]
 		// An invalid log declares nothing; frames are then counted as they are.
-		_ = json.Unmarshal(b[bytes.LastIndexByte(b, '\n')+1:], &line)
+		_ = json.Unmarshal(lastLine, &line)
 	} else if ctx.Err() != nil {
-		return nil
+		return nil // not kept in d.hidden, so the next call reads the log
 	}
 	if line.Hidden == nil {
 		line.Hidden = map[string]map[string][2]int{}
@@ -48,19 +49,20 @@ func (d *Dataset) hiddenFrames(ctx context.Context) map[string]map[string][2]int
 // these do not explain the number of frames.
 func (d *Dataset) placeHidden(ctx context.Context, c *camera, f *camFile, ix *video.Index) bool {
 	hidden := d.hiddenFrames(ctx)[c.key]
-	at, all := 0, 0
+	nextFrame, hiddenCount := 0, 0
 	placed := make([]shown, len(f.episodes))
 	for i, s := range f.episodes {
-		h := hidden[strconv.FormatInt(d.episodes.indexAt(int(s.episode)), 10)]
-		if h[0] < 0 || h[1] < 0 || h[0]+h[1] > ix.NumFrames() {
+		// The numbers of hidden frames before and after those of the episode.
+		around := hidden[strconv.FormatInt(d.episodes.indexAt(int(s.episode)), 10)]
+		if around[0] < 0 || around[1] < 0 || around[0]+around[1] > ix.NumFrames() {
 			return false
 		}
-		s.first = int32(at + h[0])
-		all += h[0] + h[1]
+		s.first = int32(nextFrame + around[0])
+		hiddenCount += around[0] + around[1]
 		placed[i] = s
-		at += h[0] + int(d.episodes.length[s.episode]) + h[1]
+		nextFrame += around[0] + int(d.episodes.length[s.episode]) + around[1]
 	}
-	if all == 0 || at != ix.NumFrames() {
+	if hiddenCount == 0 || nextFrame != ix.NumFrames() {
 		return false
 	}
 	copy(f.episodes, placed)
@@ -68,11 +70,11 @@ func (d *Dataset) placeHidden(ctx context.Context, c *camera, f *camFile, ix *vi
 		Severity: robocache.SeverityInfo,
 		Code:     "hidden-frames",
 		Where:    robocache.Where{"file": f.path, "stream": c.key},
-		Count:    int64(all),
+		Count:    int64(hiddenCount),
 		Message: fmt.Sprintf(
 			"%d frames that no row shows: an edit cut inside groups of frames and copied "+
 				"frames that others depend on",
-			all,
+			hiddenCount,
 		),
 		Hint: robocache.Command("edit reencode") + " removes them",
 	})

@@ -13,7 +13,7 @@ import (
 // group.
 type stillUnit struct {
 	bytes, path *pq.Column
-	at, pathAt  []int32 // row → value, -1 for null; nil if no row is null
+	at, pathAt  []int32 // row → position of its value, -1 for null; nil if no row is null
 	pathStart   int64   // row of the first value of path, relative to the first row of the unit
 }
 
@@ -35,27 +35,27 @@ func valueIndex(c *pq.Column) []int32 {
 	return out
 }
 
-// imageLeaves returns the columns of images. They are the group {bytes, path}, or plain bytes with
-// p nil.
-func (c *column) imageLeaves(f *tableFile) (b, p *pq.Node, err error) {
+// imageLeaves returns the columns of images: the group {bytes, path}, or a plain column of bytes.
+// In the second case pathLeaf is nil.
+func (c *column) imageLeaves(f *tableFile) (bytesLeaf, pathLeaf *pq.Node, err error) {
 	got := "another type"
-	b = f.pq.Column(c.key)
-	if b == nil {
+	bytesLeaf = f.pq.Column(c.key)
+	if bytesLeaf == nil {
 		got = "no column in this file"
-	} else if b.Group() {
-		b, p = b.Child("bytes"), b.Child("path")
+	} else if bytesLeaf.Group() {
+		bytesLeaf, pathLeaf = bytesLeaf.Child("bytes"), bytesLeaf.Child("path")
 	}
 	isBytes := func(n *pq.Node) bool { return n.Type == pq.ByteArray && n.MaxRep == 0 }
-	hasBytes := b != nil && isBytes(b)
-	hasBadPath := p != nil && !isBytes(p)
+	hasBytes := bytesLeaf != nil && isBytes(bytesLeaf)
+	hasBadPath := pathLeaf != nil && !isBytes(pathLeaf)
 	if !hasBytes || hasBadPath {
-		return b, p, malformed(
+		return bytesLeaf, pathLeaf, malformed(
 			robocache.Where{"file": f.name, "column": c.key},
 			"a group {bytes, path}",
 			got,
 		)
 	}
-	return b, p, nil
+	return bytesLeaf, pathLeaf, nil
 }
 
 // decodeImages returns a function that decodes page i of list, or the whole row group if list is
@@ -100,54 +100,54 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 	if err != nil {
 		return span{}, err
 	}
-	b, _, err := c.imageLeaves(f)
+	bytesLeaf, _, err := c.imageLeaves(f)
 	if err != nil {
 		return span{}, err
 	}
 	key := unitKey{file: file, group: int32(g), col: c.number}
-	at := f.pq.Groups[g]
-	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
+	rowGroup := f.pq.Groups[g]
+	if chunk, ok := f.pq.Chunk(g, bytesLeaf); !ok || chunk.Size < pageable {
 		content, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(nil, 0))
 		if err != nil {
 			return span{}, err
 		}
-		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: content}, nil
+		return spanOf(file, rowGroup, content), nil
 	}
 	key.page = pageListUnit
-	pageList, err := d.tables.loadGroup(
+	loaded, err := d.tables.loadGroup(
 		ctx,
 		f,
 		key,
 		func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-			l, err := pq.Pages(ctx, r, f.pq, group, b)
+			pages, err := pq.Pages(ctx, r, f.pq, group, bytesLeaf)
 			if err != nil {
 				return nil, 0, err
 			}
-			return l, l.MemoryBytes(), nil
+			return pages, pages.MemoryBytes(), nil
 		},
 	)
 	if err != nil {
 		return span{}, err
 	}
-	l := pageList.(*pq.PageList)
-	i := sort.Search(
-		len(l.Pages),
-		func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start },
-	)
-	key.page = int32(i) + 1
-	p := l.Pages[i]
-	page, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(l, i))
+	pageList := loaded.(*pq.PageList)
+	pages := pageList.Pages
+	rowInGroup := row - rowGroup.Start
+	endsAfterRow := func(i int) bool { return pages[i].Start+pages[i].Rows > rowInGroup }
+	i := sort.Search(len(pages), endsAfterRow)
+	key.page = int32(i) + 1 // page 0 is the key of a whole row group
+	content, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(pageList, i))
 	if err != nil {
 		return span{}, err
 	}
 	return span{
 		file:  file,
-		start: at.Start + p.Start,
-		end:   at.Start + p.Start + p.Rows,
-		value: page,
+		start: rowGroup.Start + pages[i].Start,
+		end:   rowGroup.Start + pages[i].Start + pages[i].Rows,
+		value: content,
 	}, nil
 }
 
+// maxStill bounds the bytes of an image file.
 const maxStill = 256 << 20
 
 // readStills returns the encoded images of an image feature.
@@ -162,27 +162,27 @@ func (d *Dataset) readStills(
 		func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) },
 	)
 	for i, r := range rows {
-		if _, err := d.countRun(rows[i : i+1]); err != nil {
+		if err := d.checkRowExists(r); err != nil {
 			return err
 		}
-		at, err := w.seek(r)
+		rowInUnit, err := w.seek(r)
 		if err != nil {
 			return err
 		}
 		u := w.value.(*stillUnit)
-		v := at
+		value := rowInUnit
 		if u.at != nil {
-			v = int(u.at[at])
+			value = int(u.at[rowInUnit])
 		}
-		if v < 0 {
-			encoded, err := d.stillFile(ctx, c, r, u, at)
+		if value < 0 {
+			encoded, err := d.stillFile(ctx, c, r, u, rowInUnit)
 			if err != nil {
 				return err
 			}
 			out[i] = robocache.FrameRef{Encoded: encoded}
 			continue
 		}
-		out[i] = robocache.FrameRef{Encoded: u.bytes.Item(v)}
+		out[i] = robocache.FrameRef{Encoded: u.bytes.Item(value)}
 		if len(out[i].Encoded) == 0 {
 			return d.stillError(c, r, "a frame", "no bytes")
 		}
@@ -197,16 +197,17 @@ func (d *Dataset) stillFile(
 	c *column,
 	r robocache.Row,
 	u *stillUnit,
-	at int,
+	rowInUnit int,
 ) (_ []byte, err error) {
-	v := at - int(u.pathStart)
+	pathRow := rowInUnit - int(u.pathStart) // paths are read for the whole row group
+	value := pathRow
 	if u.pathAt != nil {
-		v = int(u.pathAt[v])
+		value = int(u.pathAt[pathRow])
 	}
-	if u.path == nil || v < 0 {
+	if u.path == nil || value < 0 {
 		return nil, d.stillError(c, r, "bytes or a path", "null")
 	}
-	path := string(u.path.Item(v))
+	path := string(u.path.Item(value))
 	defer robocache.Locate(
 		&err,
 		robocache.Where{

@@ -109,14 +109,17 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// isLFSPointer reports whether b is a Git LFS pointer instead of the content of a file.
 func isLFSPointer(b []byte) bool { return bytes.HasPrefix(b, []byte("version https://git-lfs")) }
 
+// lfsError returns the error about a file that is a Git LFS pointer.
 func lfsError(name string) *robocache.Error {
 	return robocache.Malformed("lerobot", robocache.Where{"file": name}, "").
 		Expected("data", "a Git LFS pointer").WithHint("fetch the data: git lfs pull")
 }
 
-// jsonError describes err, which occurred while b, the content of the file name, was decoded.
+// jsonError returns err with the place in b at which decoding failed. b is the content of the file
+// name.
 func jsonError(name string, b []byte, err error) error {
 	return robocache.At(jsonmeta.Explain(string(op), b, err), robocache.Where{"file": name})
 }
@@ -131,14 +134,14 @@ func unmarshalLine(b []byte, v any) error {
 			found = "a line that is a list"
 		}
 	case bytes.HasPrefix(b, []byte("{")) || bytes.HasPrefix(b, []byte("[")):
-		d := json.NewDecoder(bytes.NewReader(b))
+		decoder := json.NewDecoder(bytes.NewReader(b))
 		var first json.RawMessage
-		err := d.Decode(&first)
+		err := decoder.Decode(&first)
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			found = "a value that continues on the next line"
-		case err == nil && d.InputOffset() < int64(len(b)):
-			found = fmt.Sprintf("text after the object: %.40q", b[d.InputOffset():])
+		case err == nil && decoder.InputOffset() < int64(len(b)):
+			found = fmt.Sprintf("text after the object: %.40q", b[decoder.InputOffset():])
 		}
 	}
 	if found != "" {
@@ -152,19 +155,19 @@ func unmarshalLine(b []byte, v any) error {
 // twice is an error, because readers differ in which value they use. at is the JSON pointer of the
 // object in its file.
 func eachMember(at string, b []byte, each func(key string, value json.RawMessage) error) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	t, err := d.Token()
-	if err == nil && t != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	token, err := decoder.Token()
+	if err == nil && token != json.Delim('{') {
 		err = fmt.Errorf("expected an object")
 	}
 	seen := map[string]bool{}
-	for err == nil && d.More() {
-		if t, err = d.Token(); err != nil {
+	for err == nil && decoder.More() {
+		if token, err = decoder.Token(); err != nil {
 			return err
 		}
-		key, _ := t.(string)
+		key, _ := token.(string)
 		var v json.RawMessage
-		if err = d.Decode(&v); err != nil {
+		if err = decoder.Decode(&v); err != nil {
 			return err
 		}
 		if seen[key] {
@@ -174,7 +177,8 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 				"the key occurs twice",
 			)
 		}
-		if seen[key] = true; len(seen) > maxFeatures {
+		seen[key] = true
+		if len(seen) > maxFeatures {
 			return robocache.ResourceLimit(
 				"lerobot",
 				nil,
@@ -185,12 +189,12 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 		err = each(key, v)
 	}
 	if err == nil {
-		_, err = d.Token()
+		_, err = decoder.Token()
 	}
 	if err != nil {
 		return err
 	}
-	rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):])
+	rest := bytes.TrimSpace(b[min(decoder.InputOffset(), int64(len(b))):])
 	if len(rest) > 0 {
 		return fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
@@ -343,6 +347,7 @@ func (f *infoFile) readCounts(fields map[string]json.RawMessage) (found []roboca
 	return found
 }
 
+// knownInfo lists the keys of info.json that some version defines.
 var knownInfo = map[string]bool{
 	"codebase_version":       true,
 	"fps":                    true,
@@ -375,14 +380,14 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 		)
 	}
 	f.version = stringOf(v)
-	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
-	var err1, err2 error
-	f.major, err1 = strconv.Atoi(a)
-	if dot {
-		b, _, _ = strings.Cut(b, ".")
-		f.minor, err2 = strconv.Atoi(b)
+	majorText, minorText, hasMinor := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
+	var majorErr, minorErr error
+	f.major, majorErr = strconv.Atoi(majorText)
+	if hasMinor {
+		minorText, _, _ = strings.Cut(minorText, ".") // a third number does not matter
+		f.minor, minorErr = strconv.Atoi(minorText)
 	}
-	if err1 != nil || err2 != nil {
+	if majorErr != nil || minorErr != nil {
 		return infoError(
 			robocache.ErrMalformed,
 			"/codebase_version",
@@ -408,12 +413,13 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 // readFPS reads the rate. note is not empty if fps has an unusual type.
 func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
-	if u := stringOf(v); u != "" {
-		s = u
-		note = "fps is the string " + strconv.Quote(u)
+	if text := stringOf(v); text != "" {
+		s = text
+		note = "fps is the string " + strconv.Quote(text)
 	}
 	f.fps, err = robocache.RateOf(s)
-	if err != nil || strings.Contains(s, "/") && note == "" {
+	isUnquotedFraction := strings.Contains(s, "/") && note == ""
+	if err != nil || isUnquotedFraction {
 		return note, infoError(
 			robocache.ErrMalformed,
 			"/fps",
@@ -462,20 +468,20 @@ func readShape(v json.RawMessage) ([]int, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return []int{1}, nil
 	}
-	var raw []json.RawMessage
-	if err := json.Unmarshal(v, &raw); err != nil {
+	var sizes []json.RawMessage
+	if err := json.Unmarshal(v, &sizes); err != nil {
 		n, ok := jsonmeta.Integer(v)
 		if !ok {
 			return nil, fmt.Errorf("expected a list of sizes, found %.40s", v)
 		}
-		raw = []json.RawMessage{json.RawMessage(strconv.FormatInt(n, 10))}
+		sizes = []json.RawMessage{json.RawMessage(strconv.FormatInt(n, 10))}
 	}
-	if len(raw) > 16 {
-		return nil, fmt.Errorf("%d dimensions", len(raw))
+	if len(sizes) > 16 {
+		return nil, fmt.Errorf("%d dimensions", len(sizes))
 	}
 	shape := []int{}
 	total := int64(1)
-	for _, r := range raw {
+	for _, r := range sizes {
 		n, ok := jsonmeta.Integer(r)
 		if !ok || n < 1 || n > 1<<31 {
 			return nil, fmt.Errorf("expected sizes above 0, found %.60s", v)
@@ -502,9 +508,9 @@ func stringOf(v json.RawMessage) string {
 
 // parseSplits reads the splits as texts by name.
 func parseSplits(v json.RawMessage) (out map[string]string) {
-	var m map[string]json.RawMessage
-	_ = json.Unmarshal(v, &m) // an invalid entry is left out
-	for k, v := range m {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(v, &members) // an invalid entry is left out
+	for k, v := range members {
 		if out == nil {
 			out = map[string]string{}
 		}
@@ -513,6 +519,7 @@ func parseSplits(v json.RawMessage) (out map[string]string) {
 	return out
 }
 
+// escapePointer escapes a key for a JSON pointer.
 func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
 // warningAt returns a finding of severity warning about a file.

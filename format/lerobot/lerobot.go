@@ -60,7 +60,7 @@ type Dataset struct {
 	raw      *infoFile
 	episodes *episodes
 	columns  []column       // parallel to info.Features
-	byKey    map[string]int // feature key → position in cols
+	byKey    map[string]int // feature key → position in columns
 	taskText map[int64]string
 	paths    *paths
 	cameras  map[string]*camera
@@ -204,6 +204,7 @@ func (d *Dataset) Noticed() []robocache.Finding {
 	return append([]robocache.Finding(nil), d.noticed...)
 }
 
+// maxNoticed bounds the findings that reads record.
 const maxNoticed = 10000
 
 // noticeOnce records a finding of a read. A finding that was recorded before is ignored.
@@ -262,4 +263,5 @@ func (d *Dataset) compareTotals() {
 	d.reportUnsplit()
 }
 
+// checkEpisode returns an error if the dataset has no episode at a position.
 func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.episodes.count(), episode) }

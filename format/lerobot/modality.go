@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
+// modalityPath is GR00T's file that names the parts of the state and of the actions.
 const modalityPath = "meta/modality.json"
 
 // readModality reads meta/modality.json. A faulty file is a finding and is ignored.
@@ -40,9 +41,9 @@ func (d *Dataset) readModality(ctx context.Context) error {
 	}
 	d.About.Groups = groups
 	d.forgiveCameras()
-	number := map[string]int{}
+	counts := map[string]int{}
 	for _, g := range groups {
-		number[g.Kind]++
+		counts[g.Kind]++
 	}
 	d.addFinding(robocache.Finding{
 		Severity: robocache.SeverityInfo,
@@ -51,10 +52,10 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		Message: fmt.Sprintf(
 			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, "+
 				"%d annotations",
-			number["state"],
-			number["action"],
-			number["video"],
-			number["annotation"],
+			counts["state"],
+			counts["action"],
+			counts["video"],
+			counts["annotation"],
 		),
 	})
 	return nil
@@ -131,15 +132,16 @@ func parseModality(b []byte, info *robocache.Info) (groups []robocache.Group, er
 	return groups, nil
 }
 
-// newGroup returns the group that p describes. usual is the stream of the group if p names none.
+// newGroup returns the group that p describes. defaultKey is the stream of the group if p names
+// none.
 func (p modalityPart) newGroup(
-	kind, name, usual string,
+	kind, name, defaultKey string,
 	info *robocache.Info,
 ) (g robocache.Group, err error) {
-	if strings.HasSuffix(usual, ".") {
-		usual += name
+	if strings.HasSuffix(defaultKey, ".") {
+		defaultKey += name
 	}
-	g = robocache.Group{Kind: kind, Name: name, Key: cmp.Or(p.Key, usual)}
+	g = robocache.Group{Kind: kind, Name: name, Key: cmp.Or(p.Key, defaultKey)}
 	_ = json.Unmarshal(p.Rotation, &g.Rotation)
 	_ = json.Unmarshal(p.Absolute, &g.Absolute)
 	if kind == "video" || kind == "annotation" {

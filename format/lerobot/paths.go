@@ -45,19 +45,19 @@ type paths struct {
 // newPaths returns the paths of a dataset with the given info.json.
 func newPaths(s store.Store, raw *infoFile) *paths {
 	p := &paths{store: s, info: raw, videos: map[string][]string{}}
-	std := dataV3
+	standard := dataV3
 	if raw.major == 2 {
-		std = dataV2
+		standard = dataV2
 	}
-	p.data = templateCandidates(raw.dataPath, std)
+	p.data = templateCandidates(raw.dataPath, standard)
 	return p
 }
 
 // templateCandidates returns the templates to try: the declared one, the standard one, and variants
 // of both that occur in published datasets ("video/", "data/train/").
-func templateCandidates(own, std string) []string {
+func templateCandidates(declaredTemplate, standard string) []string {
 	var out []string
-	for _, t := range []string{own, std} {
+	for _, t := range []string{declaredTemplate, standard} {
 		if t != "" && !slices.Contains(out, t) {
 			out = append(out, t)
 		}
@@ -83,11 +83,11 @@ func (p *paths) videoTemplates(key string) []string {
 	if t, ok := p.videos[key]; ok {
 		return t
 	}
-	std := videoV3
+	standard := videoV3
 	if p.info.major == 2 {
-		std = videoV2
+		standard = videoV2
 	}
-	return templateCandidates(p.info.videoPath, std)
+	return templateCandidates(p.info.videoPath, standard)
 }
 
 // chooseTemplate returns the templates with the best one first: the one under which most of the
@@ -97,7 +97,7 @@ func (p *paths) chooseTemplate(
 	templates []string,
 	probes []place,
 ) (best []string, found int, err error) {
-	at := 0
+	bestIndex := 0
 	for i, t := range templates {
 		names, err := p.existingNames(ctx, t, probes)
 		if err != nil {
@@ -105,15 +105,15 @@ func (p *paths) chooseTemplate(
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 		if len(names) > found {
-			at = i
+			bestIndex = i
 			found = len(names)
 		}
 		if found == len(probes) {
 			break
 		}
 	}
-	best = append([]string{templates[at]}, templates[:at]...)
-	return append(best, templates[at+1:]...), found, nil
+	best = append([]string{templates[bestIndex]}, templates[:bestIndex]...)
+	return append(best, templates[bestIndex+1:]...), found, nil
 }
 
 // tryPaths calls use with the possible paths of a place until one exists. It tries the templates,
@@ -177,10 +177,8 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 			"",
 			func(name string) bool { return path.Ext(name) != "" },
 		)
-		if !errors.Is(err, robocache.ErrUnsupported) {
-			if err != nil {
-				return "", err
-			}
+		if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
+			return "", err
 		}
 		p.tree = indexTree(list, p.info)
 	}
@@ -193,9 +191,9 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 // indexTree maps places to the listed files by the keys and numbers in their names. Two files for
 // one place are ambiguous, and neither is used.
 func indexTree(list []store.Entry, raw *infoFile) map[place]string {
-	keys := map[string]bool{}
+	isCamera := map[string]bool{}
 	for i := range raw.features {
-		keys[raw.features[i].key] = raw.features[i].DType == "video"
+		isCamera[raw.features[i].key] = raw.features[i].DType == "video"
 	}
 	tree := map[place]string{}
 	for _, e := range list {
@@ -204,27 +202,32 @@ func indexTree(list []store.Entry, raw *infoFile) map[place]string {
 			continue
 		}
 		var pl place
+		// Submatches 1 to 3 are the prefix, the number and the extension.
 		m := fileName.FindStringSubmatch(path.Base(e.Name))
-		switch {
-		case m == nil || (m[1] == "episode_") != (raw.major == 2):
+		if m == nil {
 			continue
-		case raw.major == 2:
+		}
+		isEpisodeFile := m[1] == "episode_" // only v2 has such files
+		if isEpisodeFile != (raw.major == 2) {
+			continue
+		}
+		if isEpisodeFile {
 			pl.episode, _ = strconv.ParseInt(m[2], 10, 64)
-		default:
+		} else {
 			pl.file, _ = strconv.ParseInt(m[2], 10, 64)
 		}
 		for _, dir := range dirs {
 			if c := chunkName.FindStringSubmatch(dir); c != nil && raw.major == 3 {
 				pl.chunk, _ = strconv.ParseInt(c[1], 10, 64)
 			}
-			if keys[dir] && m[3] == "mp4" {
+			if isCamera[dir] && m[3] == "mp4" {
 				pl.key = dir
 			}
 		}
 		if pl.key == "" && m[3] == "mp4" {
 			continue
 		}
-		if _, two := tree[pl]; two {
+		if _, isAmbiguous := tree[pl]; isAmbiguous {
 			tree[pl] = ""
 		} else {
 			tree[pl] = e.Name
@@ -251,7 +254,7 @@ func (p *paths) numberedFiles(
 		}
 	}
 	if len(links) > 0 {
-		return out, links[0].Err // a table must be read completely
+		return out, links[0].Err // a link may hide files, but a table must be read completely
 	}
 	for _, e := range list {
 		out = append(out, e.Name)
@@ -260,37 +263,38 @@ func (p *paths) numberedFiles(
 	return out, nil
 }
 
+// maxFiles bounds the files that enumerateFiles finds.
 const maxFiles = 1 << 20
 
 // enumerateFiles probes growing batches of file numbers, each together with the first file of the
 // next chunk. Most datasets have one chunk with few files.
 func (p *paths) enumerateFiles(ctx context.Context, template string) (out []string, err error) {
-	for chunk, wave := int64(0), int64(2); ; chunk++ {
-		n := int64(0)
-		for more := true; more; wave = min(2*wave, atOnce) {
-			places := make([]place, 0, wave+1)
-			for i := range wave {
-				places = append(places, place{chunk: chunk, file: n + i})
+	for chunk, batch := int64(0), int64(2); ; chunk++ {
+		first := int64(0)
+		for more := true; more; batch = min(2*batch, atOnce) {
+			places := make([]place, 0, batch+1)
+			for i := range batch {
+				places = append(places, place{chunk: chunk, file: first + i})
 			}
 			names, err := p.existingNames(ctx, template, append(places, place{chunk: chunk + 1}))
 			if err != nil {
 				return out, err
 			}
-			next := names[wave]
-			k := slices.Index(names[:wave], "")
-			if more = k < 0; more {
-				k = int(wave)
+			nextChunk := names[batch]
+			existing := slices.Index(names[:batch], "")
+			if more = existing < 0; more { // all files of the batch exist
+				existing = int(batch)
 			}
-			out = append(out, names[:k]...)
-			n += int64(k)
+			out = append(out, names[:existing]...)
+			first += int64(existing)
 			if len(out) > maxFiles {
 				return out, robocache.ResourceLimit("lerobot", nil, "more than %d files", maxFiles)
 			}
-			if !more && next == "" {
+			if !more && nextChunk == "" {
 				return out, nil
 			}
 		}
-		if n == 0 {
+		if first == 0 { // the chunk has no file
 			return out, nil
 		}
 	}
@@ -314,15 +318,16 @@ func (p *paths) existingNames(
 				return nil // Open checked the declared template
 			}
 			_, err = p.store.Stat(ctx, name)
-			switch {
-			case errors.Is(err, robocache.ErrNotFound):
+			if errors.Is(err, robocache.ErrNotFound) {
 				return nil
-			case !errors.Is(err, robocache.ErrMalformed) || errors.Is(err, store.ErrChanged):
-				if err := robocache.At(err, robocache.Where{"file": name}); err != nil {
-					return err
-				}
 			}
-			names[i] = name // also for irregular files: reading them returns an error
+			// An irregular file counts as existing. Reading it returns an error.
+			hasChanged := errors.Is(err, store.ErrChanged)
+			isIrregular := errors.Is(err, robocache.ErrMalformed) && !hasChanged
+			if err != nil && !isIrregular {
+				return robocache.At(err, robocache.Where{"file": name})
+			}
+			names[i] = name
 			return nil
 		}))
 	}
@@ -340,6 +345,7 @@ type place struct {
 	key     string
 }
 
+// maxTemplate bounds the bytes of a path template, and of the path that it gives.
 const maxTemplate = 4096
 
 // checkTemplate rejects a template that gives no valid path for any place. Templates are untrusted
@@ -358,6 +364,7 @@ func checkTemplate(t string) error {
 }
 
 var (
+	// templateField matches "{{", "}}", a field in braces, or a single brace.
 	templateField  = regexp.MustCompile(`\{\{|\}\}|\{([^{}]*)\}|[{}]`)
 	templateFormat = regexp.MustCompile(`^(0\d*)?d?$`)
 )
@@ -374,32 +381,32 @@ func expandTemplate(t string, p place) (string, error) {
 		"episode_index": p.episode,
 		"file_index":    p.file,
 	}
-	why := ""
-	path := templateField.ReplaceAllStringFunc(t, func(m string) string {
-		name, format, _ := strings.Cut(strings.Trim(m, "{}"), ":")
+	problem := ""
+	path := templateField.ReplaceAllStringFunc(t, func(match string) string {
+		name, format, _ := strings.Cut(strings.Trim(match, "{}"), ":")
 		n, ok := numbers[name]
 		width, err := strconv.Atoi("0" + strings.TrimSuffix(format, "d"))
 		switch {
-		case m == "{{" || m == "}}":
-			return m[:1]
-		case len(m) == 1:
-			why = "unbalanced braces"
+		case match == "{{" || match == "}}": // Python's escape of a brace
+			return match[:1]
+		case len(match) == 1:
+			problem = "unbalanced braces"
 		case name == "video_key" && format == "":
 			return p.key
 		case !ok:
-			why = "unknown field " + strconv.Quote(name)
+			problem = "unknown field " + strconv.Quote(name)
 		case err != nil || width > 64 || !templateFormat.MatchString(format):
-			why = "unknown format " + strconv.Quote(format)
+			problem = "unknown format " + strconv.Quote(format)
 		default:
 			return fmt.Sprintf("%0*d", width, n)
 		}
 		return ""
 	})
 	if len(path) > maxTemplate {
-		why = "gives a path that is too long"
+		problem = "gives a path that is too long"
 	}
-	if why != "" {
-		return "", robocache.Malformed("lerobot", nil, "path template %q: %s", t, why).
+	if problem != "" {
+		return "", robocache.Malformed("lerobot", nil, "path template %q: %s", t, problem).
 			WithHint("fields such as {chunk_index:03d} are understood")
 	}
 	return path, nil

@@ -29,8 +29,11 @@ func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int)
 func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
-	if t.dataset.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.dataset.Len(int(eps[0]))) {
-		return t.lengthError(f.name, int(eps[0]), f.pq.Rows)
+	if t.dataset.raw.major == 2 && len(eps) == 1 {
+		only := int(eps[0]) // its rows are all rows of the file
+		if f.pq.Rows != int64(t.dataset.Len(only)) {
+			return t.lengthError(f.name, only, f.pq.Rows)
+		}
 	}
 	ids, err := t.integers(ctx, f, file, group, "episode_index")
 	if err != nil {
@@ -71,12 +74,13 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		}
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.dataset.Len(int(e)))
-		if start < g.Start+g.Rows && end > f.pq.Rows {
+		groupEnd := g.Start + g.Rows
+		if start < groupEnd && end > f.pq.Rows { // the file ends before the episode
 			return t.searchFile(ctx, f, file)
 		}
 		lo := max(start, g.Start)
-		hi := min(end, g.Start+g.Rows)
-		if lo >= hi {
+		hi := min(end, groupEnd)
+		if lo >= hi { // the episode has no row in the group
 			continue
 		}
 		err := p.proveEpisode(ctx, e, lo, hi)
@@ -109,20 +113,20 @@ type groupProof struct {
 	bad       map[int32]relocated
 }
 
-// proveEpisode compares the rows [lo, hi) of the file with episode e. It stops at the first row that
-// differs. It returns errOtherRows if the file must be searched for its episodes.
+// proveEpisode compares the rows [lo, hi) of the file with episode e. It stops at the first row
+// that differs. It returns errOtherRows if the file must be searched for its episodes.
 func (p *groupProof) proveEpisode(ctx context.Context, e int32, lo, hi int64) error {
 	d := p.tables.dataset
 	id := d.episodes.dataID(int(e))
 	for row := lo; row < hi; row++ {
-		r := row - p.start // in the group
-		if p.ids != nil && p.ids[r] != id {
+		rowInGroup := row - p.start
+		if p.ids != nil && p.ids[rowInGroup] != id {
 			if d.raw.major != 2 {
 				return errOtherRows
 			}
 			return p.noticeIndex(ctx, e, row)
 		}
-		follows := p.order == nil || row == lo || p.order[r] == p.order[r-1]+1
+		follows := p.order == nil || row == lo || p.order[rowInGroup] == p.order[rowInGroup-1]+1
 		if follows {
 			continue
 		}
@@ -133,7 +137,7 @@ func (p *groupProof) proveEpisode(ctx context.Context, e int32, lo, hi int64) er
 		}
 		if frames == nil || !isConsecutive(frames[lo-p.start:hi-p.start]) {
 			_, start := p.tables.fileOf(int(e))
-			p.bad[e] = relocated{start, p.orderError(e, r)}
+			p.bad[e] = relocated{start, p.orderError(e, rowInGroup)}
 			return nil
 		}
 		d.noticeOnce(warningAt(
@@ -179,19 +183,19 @@ func (p *groupProof) noticeIndex(ctx context.Context, e int32, row int64) error 
 	return nil
 }
 
-// orderError returns the error about row r of the group, which does not follow the row before.
-func (p *groupProof) orderError(e int32, r int64) error {
+// orderError returns the error about a row of the group that does not follow the row before it.
+func (p *groupProof) orderError(e int32, rowInGroup int64) error {
 	return robocache.Malformed("lerobot", robocache.Where{
-		"file": p.tableFile.name, "row_group": p.group, "column": "index", "row": r,
+		"file": p.tableFile.name, "row_group": p.group, "column": "index", "row": rowInGroup,
 		"episode": p.tables.dataset.episodes.indexAt(int(e)),
 	}, "rows are not in order").
-		Expected(fmt.Sprint(p.order[r-1]+1), fmt.Sprint(p.order[r])).
+		Expected(fmt.Sprint(p.order[rowInGroup-1]+1), fmt.Sprint(p.order[rowInGroup])).
 		WithHint("sort the rows by index")
 }
 
 // compareFile compares a data file with the episodes table before its first row is delivered,
-// unless Open did. A file that differs is searched. An episode whose length differs from the table
-// is then an error before its first row, and the others are read where they are.
+// unless Open did. A file that differs is searched, which also determines where its episodes are.
+// Reading an episode whose length differs from the table is then an error.
 func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) error {
 	// a file of v2 is one episode
 	if t.compared == nil || t.compared[file].Load() || t.dataset.raw.major == 2 {
@@ -206,18 +210,19 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) erro
 		}
 		fits = rows == f.pq.Rows
 	} else if !fits {
-		runsIn, err := t.runsIn(ctx, f, file)
+		runs, err := t.runsIn(ctx, f, file)
 		if err != nil {
 			return err
 		}
-		fits = t.dataset.fitsRuns(runsIn, eps)
+		fits = t.dataset.fitsRuns(runs, eps)
 	}
 	var err error
 	if !fits {
 		err = t.searchFile(ctx, f, file)
 	}
 	if err == nil || err == error(errMoved) {
-		// set after the places are recorded, because other goroutines do not wait
+		// Set after searchFile has recorded the places, because a goroutine that sees true reads
+		// them without waiting.
 		t.compared[file].Store(true)
 	}
 	if err != nil {
@@ -272,7 +277,7 @@ func readScalars[T any](
 	file int32,
 	group int,
 	name string,
-	to func(*pq.Column) ([]T, error),
+	convert func(*pq.Column) ([]T, error),
 ) (_ []T, err error) {
 	leaf := f.pq.Column(name)
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
@@ -299,7 +304,7 @@ func readScalars[T any](
 	if err != nil {
 		return nil, err
 	}
-	return to(values)
+	return convert(values)
 }
 
 // integers reads a column of a row group with one integer per row, or returns nil if the file lacks
@@ -319,17 +324,17 @@ func (t *tables) integers(
 // returns errMoved, unless reading fails.
 func (t *tables) searchFile(ctx context.Context, f *tableFile, file int32) error {
 	found := map[int64][]rowRun{}
-	some := f.pq.Column("episode_index") != nil
-	runsIn, err := t.runsIn(ctx, f, file)
+	hasIDs := f.pq.Column("episode_index") != nil
+	allRuns, err := t.runsIn(ctx, f, file)
 	if err != nil {
 		return err
 	}
-	if some {
-		if runsIn, err = t.dataset.splitRuns(ctx, f, file, runsIn); err != nil {
+	if hasIDs {
+		if allRuns, err = t.dataset.splitRuns(ctx, f, file, allRuns); err != nil {
 			return err
 		}
 	}
-	for _, r := range runsIn {
+	for _, r := range allRuns {
 		found[r.id] = append(found[r.id], r)
 	}
 	places := map[int32]relocated{}
@@ -343,7 +348,7 @@ func (t *tables) searchFile(ctx context.Context, f *tableFile, file int32) error
 			places[e] = relocated{start, repeated}
 		case len(runs) > 1:
 			places[e] = relocated{start, t.scatteredError(f.name, int(e), len(runs))}
-		case !some:
+		case !hasIDs:
 			places[e] = relocated{start, t.lengthError(f.name, int(e), f.pq.Rows)}
 		case len(runs) == 0:
 			places[e] = relocated{start, t.lengthError(f.name, int(e), 0)}
@@ -353,7 +358,8 @@ func (t *tables) searchFile(ctx context.Context, f *tableFile, file int32) error
 			places[e] = relocated{start: runs[0].start}
 		}
 	}
-	if t.relocate(places) { // otherwise another goroutine was faster
+	// If no start changes, none is wrong, or another goroutine has reported the file.
+	if t.relocate(places) {
 		t.reportMoved(f.name)
 	}
 	return errMoved
@@ -381,8 +387,8 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 		maps.Copy(all, *m)
 	}
 	for e, r := range places {
-		_, was := t.fileOf(int(e))
-		moved = moved || r.err == nil && was != r.start
+		_, oldStart := t.fileOf(int(e))
+		moved = moved || r.err == nil && oldStart != r.start
 		all[e] = r
 	}
 	t.moved.Store(&all)
@@ -427,6 +433,7 @@ func (t *tables) lengthError(file string, episode int, rows int64) error {
 	).WithHint("%s", rowsLostHint())
 }
 
+// rowsLostHint returns the hint about rows that are missing in a data file.
 func rowsLostHint() string {
 	return "fetch the file again, or leave the episode out: " +
 		robocache.Command("doctor --fix --in-place --drop-bad") + " does"

@@ -23,8 +23,8 @@ const (
 )
 
 // recountEpisodes counts the rows of the data files, and corrects the length and position of each
-// episode in the table.
-// Differences become findings.
+// episode in the table. Differences become findings. Without a count, the files are compared when
+// their rows are read (compareFile).
 func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	e := d.episodes
 	if !d.isRecounted() {
@@ -34,7 +34,7 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 		d.tables.compared = make([]atomic.Bool, len(e.files))
 		return nil
 	}
-	var named map[place]string
+	var named map[place]string // nil if the files were not listed
 	if !robocache.IsRemote(d.Bytes) {
 		var err error
 		if named, err = d.listData(ctx); err != nil {
@@ -59,26 +59,40 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 		return nil
 	}
 	if !isComplete || d.lacksRows(files) {
-		if named == nil {
-			if named, err = d.listData(ctx); err != nil {
-				return err
-			}
-		}
-		for _, o := range d.otherFiles(named) {
-			file := int32(len(files))
-			counted, err := d.countFile(ctx, file, o, func() (*tableFile, error) {
-				return d.openFooter(ctx, o.name)
-			})
-			if err != nil {
-				return err
-			}
-			files = append(files, counted)
+		if files, err = d.appendOtherFiles(ctx, files, named); err != nil {
+			return err
 		}
 	}
 	return d.correctTable(files, isComplete, assigned)
 }
 
-// isRecounted reports whether Open compares the table with the data files.
+// appendOtherFiles appends the counted data files that the table does not name, because they may
+// hold rows that the named files lack. named lists the data files, or is nil if they were not
+// listed.
+func (d *Dataset) appendOtherFiles(
+	ctx context.Context, files []countedFile, named map[place]string,
+) ([]countedFile, error) {
+	if named == nil {
+		var err error
+		if named, err = d.listData(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, other := range d.otherFiles(named) {
+		file := int32(len(files))
+		open := func() (*tableFile, error) { return d.openFooter(ctx, other.name) }
+		counted, err := d.countFile(ctx, file, other, open)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, counted)
+	}
+	return files, nil
+}
+
+// isRecounted reports whether Open compares the table with the data files. The limits on the number
+// of files bound the time of Open. A doubtful table, which contradicts itself or the totals, is
+// compared for more files.
 func (d *Dataset) isRecounted() bool {
 	e := d.episodes
 	doubtful := len(e.unsure) > 0 || len(e.stored) > 0 ||
@@ -134,7 +148,7 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 	}
 	for pos := range d.episodes.count() {
 		id := d.episodes.dataID(pos)
-		have[id]--
+		have[id]-- // each episode needs a run of its own
 		mayHaveRows := d.episodes.length[pos] > 0 || d.episodes.isUnsure(pos)
 		if have[id] < 0 && mayHaveRows {
 			return true
@@ -143,8 +157,9 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 	return false
 }
 
-// correctTable assigns to every episode its rows in the files. assigned holds runs that are already
-// chosen.
+// correctTable assigns to every episode its rows in the files, and makes them the table in use.
+// isComplete reports that all files were read. assigned holds, by position of the episode, the runs
+// that are already chosen.
 func (d *Dataset) correctTable(
 	files []countedFile,
 	isComplete bool,
@@ -161,15 +176,15 @@ func (d *Dataset) correctTable(
 		moved:      map[int32]bool{},
 	}
 	runs := map[int64][]*rowRun{}
-	var rows int64
+	var totalRows int64
 	for i := range files {
-		rows += files[i].rows
+		totalRows += files[i].rows
 		for k := range files[i].runs {
 			r := &files[i].runs[k]
 			runs[r.id] = append(runs[r.id], r)
 		}
 	}
-	c.isShort = !isComplete || d.raw.totalFrames < 0 || rows < d.raw.totalFrames
+	c.isShort = !isComplete || d.raw.totalFrames < 0 || totalRows < d.raw.totalFrames
 	c.claimed = make([]int64, len(files))
 	for pos := range e.count() {
 		rows := int64(e.length[pos])
@@ -197,9 +212,9 @@ func (d *Dataset) correctTable(
 	// Wrong lengths, wrong files and lost rows also move the following episodes. That is not a
 	// second fault.
 	isTableRight := slices.Equal(c.length, e.length) && slices.Equal(c.file, e.file)
-	isOrder := isTableRight && len(c.unreadable) == 0
+	onlyStartsDiffer := isTableRight && len(c.unreadable) == 0
 	for f := range files {
-		if isOrder && c.moved[int32(f)] {
+		if onlyStartsDiffer && c.moved[int32(f)] {
 			d.tables.reportMoved(files[f].name)
 		}
 	}
@@ -218,11 +233,12 @@ type tableCorrection struct {
 	length     []int32             // by position of the episode
 	file       []int32             // by position of the episode
 	start      []int64             // by position of the episode
-	unreadable map[int32]relocated // episodes that are an error, by position
+	unreadable map[int32]relocated // episodes whose rows cannot be read, by position
 	moved      map[int32]bool      // files in which episodes are at other rows
 }
 
-// setUnreadable makes reading an episode an error.
+// setUnreadable makes reading the episode at position pos return err. start is the row of its first
+// row in its data file.
 func (c *tableCorrection) setUnreadable(pos int, start int64, err error) {
 	c.unreadable[int32(pos)] = relocated{start, err}
 }
@@ -234,7 +250,7 @@ func (c *tableCorrection) loseEpisode(pos int) {
 	listed := &c.files[e.file[pos]]
 	isEmpty := e.length[pos] == 0 && !e.isUnsure(pos)
 	if listed.err != nil || isEmpty {
-		return // reading the file reports its error
+		return // listed.err is reported when the file is read
 	}
 	c.setUnreadable(pos, e.start[pos], d.tables.lengthError(listed.name, pos, 0))
 	d.reportLost(pos, listed.name, 0)
@@ -252,14 +268,14 @@ func (c *tableCorrection) placeEpisode(pos int, r *rowRun) {
 	isFileShort := c.files[r.file].rows < c.claimed[r.file]
 	isCertain := !e.isUnsure(pos) && !d.isRenumbered(r.id)
 	isLost := c.isShort && isCertain && isFileShort
-	n, ok := rowCount(r.rows)
+	length, ok := rowCount(r.rows)
 	switch {
 	case isLost && r.rows < int64(e.length[pos]):
 		c.setUnreadable(pos, r.start, d.tables.lengthError(name, pos, r.rows))
 		d.reportLost(pos, name, r.rows)
-	case ok && n != e.length[pos]:
-		d.reportLength(pos, name, n)
-		c.length[pos] = n
+	case ok && length != e.length[pos]:
+		d.reportLength(pos, name, length)
+		c.length[pos] = length
 		isReported = true
 	}
 	if r.file != e.file[pos] {
@@ -275,15 +291,18 @@ func (c *tableCorrection) placeEpisode(pos int, r *rowRun) {
 	}
 }
 
-// useFiles makes files the data files of the table. file holds the position in files of each
-// episode's file.
+// useFiles makes files the data files of the table. By position of the episode, file holds the
+// position of its file in files, and start the row of its first row in that file. places holds the
+// episodes that cannot be read.
 func (d *Dataset) useFiles(
 	files []countedFile, file []int32, start []int64, places map[int32]relocated,
 ) error {
 	e := d.episodes
 	e.start = start
 	if d.raw.major != 2 {
-		chunk, number := make([]int64, e.count()), make([]int64, e.count())
+		// Only files that hold an episode stay in the table. They get new positions.
+		chunk := make([]int64, e.count())
+		number := make([]int64, e.count())
 		for pos, f := range file {
 			chunk[pos], number[pos] = files[f].at.chunk, files[f].at.file
 		}
@@ -293,7 +312,7 @@ func (d *Dataset) useFiles(
 			return err
 		}
 	}
-	// The numbers of files and the places of episodes have changed.
+	// The cached columns and open files belong to the old positions.
 	budget := d.tables.cache.Stats().Budget
 	d.tables.close()
 	d.tables = newTables(d, budget)
@@ -316,6 +335,7 @@ func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 // assigned to an episode; left is the number of the others.
 func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 	claim := d.claimOf(int32(pos))
+	// The file, the number of rows and the first row give one point each.
 	score := func(r *rowRun) (points int) {
 		for _, fits := range []bool{
 			r.file == claim.file, r.rows == claim.rows,

@@ -27,6 +27,7 @@ func (d *Dataset) reportCounted(f robocache.Finding) {
 	d.addFinding(f)
 }
 
+// fixTableHint returns the hint about a table that differs from the data files.
 func fixTableHint() string {
 	return "run " + robocache.Command("doctor --fix --in-place") +
 		": it writes the table by the data"

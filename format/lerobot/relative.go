@@ -34,11 +34,12 @@ func readRelative(r *declared, f *robocache.Feature) {
 		if !isEmptyList && relative.UnmarshalJSON(entry.raw) != nil {
 			continue
 		}
-		named := len(relative.Channels)+len(relative.Names) > 0
+		isNamed := len(relative.Channels)+len(relative.Names) > 0
 		switch {
-		case named && !entry.isList:
+		case isNamed && !entry.isList:
 			continue
-		case !named && (entry.inverted || isEmptyList):
+		// "absolute" states the opposite, and an empty list states that no channel is relative.
+		case !isNamed && (entry.inverted || isEmptyList):
 			relative.None = !relative.None
 		}
 		if channels, err := relative.Of(f); err == nil {

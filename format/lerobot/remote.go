@@ -48,20 +48,20 @@ type clustered struct {
 
 // ReadAt reads from the cached cluster that holds the range, or from the file.
 func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
-	i, ok := slices.BinarySearchFunc(
+	i, found := slices.BinarySearchFunc(
 		c.clusters,
 		off,
-		func(c piece, off int64) int { return cmp.Compare(c.off, off) },
+		func(cluster piece, off int64) int { return cmp.Compare(cluster.off, off) },
 	)
-	if !ok {
-		i--
+	if !found {
+		i-- // the last cluster that begins before off
 	}
 	if i < 0 {
 		return c.Ranged.ReadAt(ctx, p, off)
 	}
-	at := c.clusters[i]
+	cluster := c.clusters[i]
 	n := int64(len(p))
-	isInside := n <= at.size && off <= at.off+at.size-n
+	isInside := n <= cluster.size && off <= cluster.off+cluster.size-n
 	if !isInside {
 		return c.Ranged.ReadAt(ctx, p, off)
 	}
@@ -69,14 +69,14 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 		ctx,
 		unitKey{file: c.file, group: c.group, col: unitCluster, page: int32(i)},
 		func() (any, int64, error) {
-			b := make([]byte, at.size)
-			return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
+			b := make([]byte, cluster.size)
+			return b, cluster.size, c.Ranged.ReadAt(ctx, b, cluster.off)
 		},
 	)
 	if err != nil {
 		return err
 	}
-	copy(p, v.([]byte)[off-at.off:])
+	copy(p, v.([]byte)[off-cluster.off:])
 	return nil
 }
 
@@ -141,7 +141,8 @@ func (d *Dataset) warm(
 	})
 }
 
-// loadTogether runs n loads concurrently if n is at least 2.
+// loadTogether runs n loads concurrently. It skips a single load, because the caller's read does
+// the same. Errors are ignored: the caller's read reports them.
 func loadTogether(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
 	if n < 2 {
 		return
@@ -164,7 +165,7 @@ func (t *tables) isLoaded(file int32, row int64, num int32) bool {
 	return ok
 }
 
-// warmFrames concurrently places the episodes of the video files of rows, if reads are requests.
+// warmFrames loads the video files of rows concurrently, if reads are requests.
 func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Row) {
 	if !d.tables.isRemote.Load() {
 		return
@@ -255,8 +256,9 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 
 // readIntoMemory returns a Ranged over a copy of the file in memory. It closes r on error.
 func readIntoMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
-	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
-	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
+	whole := store.Span{Off: 0, P: make([]byte, r.Size())}
+	p := &prefetched{Ranged: r, spans: []store.Span{whole}}
+	if err := r.ReadAt(ctx, whole.P, 0); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -275,10 +277,10 @@ func (p *prefetched) readAhead(
 	var list []piece
 	var total int64
 	for next = first; next < len(f.Groups) && (total < prefetchBatch || next == first); next++ {
-		n := len(list)
+		before := len(list)
 		// a huge chunk is not read ahead
 		list = appendPieces(list, f, leaves, next, 2*prefetchBatch)
-		for _, k := range list[n:] {
+		for _, k := range list[before:] {
 			total += k.size
 		}
 	}

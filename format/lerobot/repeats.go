@@ -16,15 +16,15 @@ import (
 // the file of the second one.
 func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 	e := d.episodes
-	seen := map[int64]int{}
+	occurrences := map[int64]int{}
 	repeated := map[int64]string{}
 	count := func(id int64, file *countedFile) {
-		seen[id]++
-		if id >= 0 && seen[id] > 1 && repeated[id] == "" {
+		occurrences[id]++
+		if id >= 0 && occurrences[id] > 1 && repeated[id] == "" {
 			repeated[id] = file.name
 		}
 	}
-	listed := map[int64]bool{}
+	listed := map[int64]bool{} // episode_index values that the table lists
 	for pos := range e.count() {
 		listed[e.dataID(pos)] = true
 	}
@@ -35,7 +35,8 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 		}
 		for k, r := range f.runs {
 			switch {
-			case d.raw.major == 2 && k > 0: // The name of the file determines the episode.
+			// A v2 file is one episode. A second run in it is another episode with the same index.
+			case d.raw.major == 2 && k > 0:
 				repeated[r.id] = f.name
 			case d.raw.major > 2 && r.isWhole && listed[r.id]:
 				count(r.id, f)
@@ -60,17 +61,17 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 		id := slices.Min(slices.Collect(maps.Keys(repeated)))
 		return nil, robocache.At(indexTwice(id), robocache.Where{"file": repeated[id]})
 	}
-	reported := map[int64]bool{}
+	reported := map[int64]bool{} // by Open, because the table lists the index twice
 	for _, id := range e.stored {
-		reported[id] = true // reported for the table
+		reported[id] = true
 	}
-	renumbered := len(e.stored)
+	renumberedByTable := len(e.stored) // the calls below add to e.stored
 	if d.raw.major == 2 {
 		d.storeDataIDs(files, repeated)
 	}
 	assigned := d.assignListed(files, repeated)
-	surplus := map[int64]int64{} // rows by episode_index
-	for i := range files[:len(e.files)] {
+	surplus := map[int64]int64{}          // episodes that lose the index they share, by that index
+	for i := range files[:len(e.files)] { // the files that the table names
 		for k := range files[i].runs {
 			r := &files[i].runs[k]
 			if r.isTaken || repeated[r.id] == "" {
@@ -94,12 +95,12 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 			}, max(1, surplus[id]))
 		}
 	}
-	d.extendSplits(e.count() - e.unlisted - renumbered)
+	d.extendSplits(e.count() - e.unlisted - renumberedByTable)
 	return assigned, nil
 }
 
-// assignListed returns a run for each listed episode: one with its episode_index, or else the run at
-// its place.
+// assignListed returns a run for each listed episode: one with its episode_index, or else the run
+// at its place.
 func (d *Dataset) assignListed(
 	files []countedFile,
 	repeated map[int64]string,
@@ -113,6 +114,7 @@ func (d *Dataset) assignListed(
 			runs[r.id] = append(runs[r.id], r)
 		}
 	}
+	// First, runs with the index of the episode. If there are several, the index must be repeated.
 	for pos := range e.count() {
 		id := e.dataID(pos)
 		best, candidates := d.bestRun(pos, runs[id])
@@ -122,6 +124,7 @@ func (d *Dataset) assignListed(
 			best.isTaken = true
 		}
 	}
+	// Then, for episodes whose index no free run has, the run at their place.
 	for pos := range e.count() {
 		_, candidates := d.bestRun(pos, runs[e.dataID(pos)])
 		mayHaveRows := e.length[pos] > 0 || e.isUnsure(pos)
@@ -154,8 +157,9 @@ func (d *Dataset) adoptRun(
 	}
 }
 
-// storeDataIDs records the episode_index in the files of v2 episodes if it occurs twice. The name
-// of a file determines which episode it holds.
+// storeDataIDs records in episodes.stored the episode_index that the file of a v2 episode holds, if
+// that index differs from the episode's and occurs twice in the data. The name of a v2 file, not
+// its content, determines which episode it holds.
 func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
 	e := d.episodes
 	for i := range files[:len(e.files)] {
@@ -178,7 +182,7 @@ func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
 func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	e := d.episodes
 	pos := e.count()
-	before := -1 // the episode whose rows end where those of r begin
+	before := -1 // position of the episode whose rows end where those of r begin
 	for k, other := range assigned {
 		if other.file == r.file && other.start+other.rows == r.start {
 			before = k
@@ -210,8 +214,9 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	return pos
 }
 
-// appendFrames assigns the frames after those of an episode to the last episode, unless they belong
-// to another one. Then the frames of the last episode are unknown.
+// appendFrames adds the frames of a new last episode, whose rows are r, to the columns of a camera.
+// They are the frames after those of the episode at position before. The frames are unknown if
+// there is no such episode, or if the frames belong to another one.
 func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned map[int]*rowRun) {
 	file := int32(unknownFile)
 	from := math.NaN()
@@ -241,7 +246,8 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 		}
 		first := c.from[k]
 		last := first + float64(rows)*step
-		if !(last < start+step/2 || first > end-step/2) { // also if first is NaN
+		// The negation also returns if first is NaN.
+		if !(last < start+step/2 || first > end-step/2) {
 			return
 		}
 	}
@@ -282,7 +288,8 @@ func numberLeaf(f *pq.File, name string) *pq.Node {
 	return leaf
 }
 
-// isRenumbered reports whether the table lists an index twice.
+// isRenumbered reports whether an episode got a new index because its episode_index id occurs
+// twice.
 func (d *Dataset) isRenumbered(id int64) bool {
 	for _, stored := range d.episodes.stored {
 		if stored == id {
@@ -336,7 +343,7 @@ func (d *Dataset) noFrameHint() string {
 // repeatError returns the error of an episode whose rows are not where the table says because an
 // index occurs twice in the data file. It returns nil if that is not the reason.
 func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun) error {
-	isTwice := func(id int64) bool {
+	isTwice := func(id int64) bool { // id has two whole episodes in the file
 		n := 0
 		for _, r := range found[id] {
 			if r.isWhole {
@@ -347,6 +354,7 @@ func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun)
 	}
 	id := t.dataset.episodes.dataID(episode)
 	if !isTwice(id) {
+		// Otherwise look for a repeated index in the rows at the episode's place.
 		_, start := t.fileOf(episode)
 		id = -1
 		for other, runs := range found {

@@ -73,11 +73,12 @@ func (d *Dataset) splitRuns(
 // restarts reports whether an episode that begins at row first of the file ends before row, and the
 // next one begins there. isClaimed reports that the table places the start of an episode at row.
 func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
-	last := c.frames[row-1]
-	if c.frames[row] != 0 || last != row-1-first {
+	lastFrame := c.frames[row-1]
+	countsFromFirst := lastFrame == row-1-first
+	if c.frames[row] != 0 || !countsFromFirst {
 		return false
 	}
-	return isClaimed || last > 0 && !c.continues(first, row)
+	return isClaimed || lastFrame > 0 && !c.continues(first, row)
 }
 
 // continues reports whether the timestamps continue at a row of the episode that begins at row
@@ -88,7 +89,9 @@ func (c *frameCount) continues(first, row int64) bool {
 		return false
 	}
 	passed := c.seconds[row] - c.seconds[row-1]
-	return passed > 0 && (passed <= 1.5*c.step || math.Abs(c.seconds[first]) < c.step/2)
+	isNextFrame := passed <= 1.5*c.step
+	beginsAtZero := math.Abs(c.seconds[first]) < c.step/2
+	return passed > 0 && (isNextFrame || beginsAtZero)
 }
 
 // readFrameCount reads the columns that count the rows of a data file. The error of a damaged

@@ -24,15 +24,15 @@ func (d *Dataset) extendSplits(known int) {
 		if err != nil || len(positions) == 0 {
 			continue
 		}
-		n := positions[len(positions)-1] + 1
-		if n > end {
-			end = n
+		splitEnd := positions[len(positions)-1] + 1
+		if splitEnd > end {
+			end = splitEnd
 			last = map[string][]int{}
 		}
-		if n == end {
+		if splitEnd == end {
 			last[name] = positions
 		}
-		if n == len(positions) && (n == known || n == listed) {
+		if splitEnd == len(positions) && (splitEnd == known || splitEnd == listed) {
 			complete[name] = positions
 		}
 	}
@@ -64,24 +64,24 @@ func (d *Dataset) reportUnsplit() {
 			isSplit[pos] = true
 		}
 	}
-	var left []int
+	var unsplit []int
 	for pos, ok := range isSplit {
 		if !ok {
-			left = append(left, pos)
+			unsplit = append(unsplit, pos)
 		}
 	}
-	if len(left) == 0 || len(left) == info.Episodes {
+	if len(unsplit) == 0 || len(unsplit) == info.Episodes {
 		return // splits without episodes select nothing
 	}
 	f := robocache.Finding{
 		Severity: robocache.SeverityInfo, Code: "episodes-without-split",
 		Where: robocache.Where{"file": infoPath, "pointer": "/splits"},
 		Message: fmt.Sprintf("%d of %d episodes belong to no split (%s): "+
-			"a Loader that reads a split leaves them out", len(left),
-			info.Episodes, robocache.Spans(left)),
-		Count: int64(len(left)),
+			"a Loader that reads a split leaves them out", len(unsplit),
+			info.Episodes, robocache.Spans(unsplit)),
+		Count: int64(len(unsplit)),
 	}
-	if left[0]+len(left) == info.Episodes {
+	if unsplit[0]+len(unsplit) == info.Episodes {
 		f.Severity = robocache.SeverityWarning
 		f.Hint = "write a split that ends where the episodes end, or read all episodes: " +
 			robocache.Option("split", robocache.SplitAll)

@@ -51,6 +51,7 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 	return st, nil
 }
 
+// rawStats holds decoded JSON statistics by feature, then by name, such as "mean".
 type rawStats map[string]map[string]any
 
 // parseStats parses stats.json.
@@ -137,33 +138,37 @@ func featureStats(m map[string]any) (*robocache.FeatureStats, error) {
 // flatten returns the numbers of a nested list in C order, with its shape. A number is a list of
 // one, and null is NaN.
 func flatten(v any, depth int) (flat []float64, shape []int, err error) {
-	list, ok := v.([]any)
-	switch v := v.(type) {
+	list, isList := v.([]any)
+	switch scalar := v.(type) {
 	case nil:
 		return []float64{math.NaN()}, []int{1}, nil
 	case bool:
-		return []float64{map[bool]float64{true: 1}[v]}, []int{1}, nil
+		number := 0.0
+		if scalar {
+			number = 1
+		}
+		return []float64{number}, []int{1}, nil
 	case float64:
-		return []float64{v}, []int{1}, nil
+		return []float64{scalar}, []int{1}, nil
 	}
-	if !ok || depth > 8 {
+	if !isList || depth > 8 {
 		return nil, nil, fmt.Errorf("expected a list of numbers, found %.40s", fmt.Sprint(v))
 	}
 	var inner []int
 	for i, e := range list {
-		f, s, err := flatten(e, depth+1)
+		numbers, innerShape, err := flatten(e, depth+1)
 		if err != nil {
 			return nil, nil, err
 		}
-		if _, nested := e.([]any); !nested {
-			s = nil
+		if _, isNested := e.([]any); !isNested { // a number adds no axis
+			innerShape = nil
 		}
 		if i == 0 {
-			inner = s
-		} else if !slices.Equal(s, inner) {
+			inner = innerShape
+		} else if !slices.Equal(innerShape, inner) {
 			return nil, nil, fmt.Errorf("a ragged list")
 		}
-		flat = append(flat, f...)
+		flat = append(flat, numbers...)
 	}
 	return flat, append([]int{len(list)}, inner...), nil
 }
@@ -187,23 +192,23 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 		}
 		for key, raw := range l.Stats {
 			s, err := featureStats(raw)
-			m := all[key]
+			merged := all[key]
 			switch {
 			case err != nil:
 			case s.Count <= 0 || s.Mean == nil:
 				err = fmt.Errorf("count or mean is missing")
-			case m == nil:
-				m = &mergedStats{Moments: stats.NewMoments(len(s.Mean)), shape: s.Shape}
-				all[key] = m
-			case len(s.Mean) != len(m.N):
-				err = fmt.Errorf("%d numbers, earlier episodes have %d", len(s.Mean), len(m.N))
+			case merged == nil:
+				merged = &mergedStats{Moments: stats.NewMoments(len(s.Mean)), shape: s.Shape}
+				all[key] = merged
+			case len(s.Mean) != len(merged.N):
+				err = fmt.Errorf("%d numbers, earlier episodes have %d", len(s.Mean), len(merged.N))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			m.Merge(stats.MomentsOf(s))
-			m.noSpread = m.noSpread || s.Std == nil
-			m.noExtrema = m.noExtrema || s.Min == nil || s.Max == nil
+			merged.Merge(stats.MomentsOf(s))
+			merged.noSpread = merged.noSpread || s.Std == nil
+			merged.noExtrema = merged.noExtrema || s.Min == nil || s.Max == nil
 		}
 		return nil
 	})
@@ -211,13 +216,13 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 		return nil, err
 	}
 	out := robocache.Stats{}
-	for k, m := range all {
-		s := m.Stats()
-		s.Shape = m.shape
-		if m.noExtrema {
+	for k, merged := range all {
+		s := merged.Stats()
+		s.Shape = merged.shape
+		if merged.noExtrema {
 			s.Min, s.Max = nil, nil
 		}
-		if m.noSpread {
+		if merged.noSpread {
 			s.Std = nil
 		}
 		out[k] = s

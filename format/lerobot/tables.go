@@ -26,6 +26,7 @@ type dataFile struct {
 	name string
 }
 
+// handle is an open data file of the pool, by its position in the table.
 type handle = handles.Handle[int32, *dataFile]
 
 // tables reads and caches decoded columns of the data files.
@@ -69,6 +70,7 @@ func newTables(d *Dataset, budget int64) *tables {
 	}
 }
 
+// close closes the open files and clears the cache.
 func (t *tables) close() {
 	_ = t.handles.Close()
 	t.cache.Clear()
@@ -77,6 +79,7 @@ func (t *tables) close() {
 // fileCount returns the number of data files.
 func (t *tables) fileCount() int { return len(t.dataset.episodes.files) }
 
+// dataPlace returns the values of the template variables for a data file.
 func (d *Dataset) dataPlace(file int32) place { return d.placeOf(d.episodes.files[file], "") }
 
 // placeOf returns the values of the template variables for a data file, or for a video file of
@@ -110,38 +113,40 @@ func (t *tables) badEpisode(episode int) error {
 
 // openFile opens a data file. The caller must return the handle to t.handles.
 func (t *tables) openFile(ctx context.Context, file int32) (*handle, error) {
-	return t.handles.Get(file, func() (f *dataFile, err error) {
-		err = func() error {
-			var r robocache.Ranged
-			name, err := t.dataset.paths.tryPaths(
-				ctx,
-				t.dataset.paths.data,
-				t.dataset.dataPlace(file),
-				func(name string) (err error) {
-					r, err = t.dataset.Bytes.Open(ctx, name)
-					return err
-				},
-			)
-			if err != nil {
-				return err
-			}
-			if store.Remote(r) {
-				t.isRemote.Store(true)
-			}
-			isSmall := t.dataset.raw.major == 2 && r.Size() <= smallFile
-			isOneRead := store.Remote(r) && r.Size() <= clusterChunk
-			if isSmall || isOneRead {
-				loaded, err := readIntoMemory(ctx, r)
-				if err != nil {
-					return err
-				}
-				r = loaded
-			}
-			f = &dataFile{r, name}
-			return nil
-		}()
+	return t.handles.Get(file, func() (*dataFile, error) {
+		f, err := t.openDataFile(ctx, file)
 		return f, t.withEpisode(err, file)
 	})
+}
+
+// openDataFile opens a data file under the first of its possible paths that exists. It reads a
+// small file of v2, or a small remote file, into memory.
+func (t *tables) openDataFile(ctx context.Context, file int32) (*dataFile, error) {
+	d := t.dataset
+	var r robocache.Ranged
+	name, err := d.paths.tryPaths(
+		ctx,
+		d.paths.data,
+		d.dataPlace(file),
+		func(name string) (err error) {
+			r, err = d.Bytes.Open(ctx, name)
+			return err
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if store.Remote(r) {
+		t.isRemote.Store(true)
+	}
+	isSmall := d.raw.major == 2 && r.Size() <= smallFile
+	isOneRead := store.Remote(r) && r.Size() <= clusterChunk
+	if isSmall || isOneRead {
+		if r, err = readIntoMemory(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return &dataFile{r, name}, nil
 }
 
 // withEpisode adds the file's first episode to err.
@@ -201,6 +206,11 @@ type span struct {
 	value      any
 }
 
+// spanOf returns the span of a unit that covers a whole row group.
+func spanOf(file int32, group pq.Group, unit any) span {
+	return span{file: file, start: group.Start, end: group.Start + group.Rows, value: unit}
+}
+
 // loadUnit returns the unit of column num that holds a row of a file. It calls read if the unit is
 // not cached.
 func (t *tables) loadUnit(
@@ -214,12 +224,11 @@ func (t *tables) loadUnit(
 	if err != nil {
 		return span{}, err
 	}
-	v, err := t.loadGroup(ctx, f, unitKey{file: file, group: int32(g), col: num}, read)
+	unit, err := t.loadGroup(ctx, f, unitKey{file: file, group: int32(g), col: num}, read)
 	if err != nil {
 		return span{}, err
 	}
-	at := f.pq.Groups[g]
-	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
+	return spanOf(file, f.pq.Groups[g], unit), nil
 }
 
 // findGroup returns the footer of a file and the row group that holds a row.
@@ -258,28 +267,16 @@ func (t *tables) loadGroup(
 			return v, size, err
 		}
 		defer t.handles.Put(h)
-		err = func() error {
-			content, bytes, err := read(
-				ctx,
-				t.ranged(h, f, key.file, int(key.group)),
-				f,
-				int(key.group),
-			)
-			if err != nil {
-				return err
-			}
-			v, size = content, bytes
-			return nil
-		}()
+		group := int(key.group)
+		v, size, err = read(ctx, t.ranged(h, f, key.file, group), f, group)
+		if err == nil {
+			return v, size, nil
+		}
 		var e *robocache.Error
 		if errors.As(err, &e) && e.Where["file"] == infoPath {
-			return v, size, err
+			return nil, 0, err // wrongWidth is about info.json, not about the data file
 		}
-		if err := robocache.At(err,
-			robocache.Where{"file": f.name, "row_group": int(key.group)}); err != nil {
-			return v, size, err
-		}
-		return v, size, nil
+		return nil, 0, robocache.At(err, robocache.Where{"file": f.name, "row_group": group})
 	})
 }
 
@@ -307,17 +304,18 @@ func (c *column) readLeaf(
 		if elementCount(shape) != 1 {
 			return nil, c.wrongWidth(1)
 		}
-		shape = []int{}
+		shape = []int{} // the column has one number per row, not a list
 	}
 	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, f.limits())
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
-		// If all rows have one other length, the declaration is wrong.
+		// If all rows have one other length, the declaration is wrong. Reading the column with that
+		// length proves it.
 		chunk, _ := f.pq.Chunk(group, leaf)
 		rows := f.pq.Groups[group].Rows
 		if rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
-			_, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
-			if again == nil {
+			_, widthErr := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits())
+			if widthErr == nil {
 				return nil, c.wrongWidth(width)
 			}
 		}
@@ -354,8 +352,8 @@ func elementCount(shape []int) int {
 
 // fileIndex lists the episodes of each file, ordered by their start in it.
 type fileIndex struct {
-	first    []int32
-	episodes []int32
+	first    []int32 // by file: position in episodes of its first episode; one more at the end
+	episodes []int32 // all episodes, file by file
 }
 
 // episodesOf returns the positions of a file's episodes, ordered by their start.
@@ -379,8 +377,11 @@ func (x *fileIndex) of(file int32) []int32 {
 	return x.episodes[x.first[file]:x.first[file+1]]
 }
 
-// indexFiles groups episodes by file, ordered within a file by less, then by position.
+// indexFiles groups the episodes by file. file holds the file of each episode, and n is the number
+// of files. The episodes of a file are ordered by less, then by position.
 func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
+	// A counting sort: first[f+1] counts the episodes of file f, and sums then turn the counts into
+	// positions.
 	x := fileIndex{first: make([]int32, n+1), episodes: make([]int32, len(file))}
 	for _, f := range file {
 		if f != unknownFile {
@@ -460,6 +461,7 @@ func (c *column) decodeNumbers(
 		return nil, 0, err
 	}
 	b, err := pq.Convert(content, c.dtype)
+	// pq.Convert names the position of a value. The caller needs its row.
 	if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
 		e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elementCount(c.shape))}
 	}

@@ -116,25 +116,25 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 		}
 		return []*pq.Node{number, label}, nil
 	}, func(r robocache.Ranged, f *pq.File, g int) error {
-		lim := pq.Limits{Bytes: maxJSON}
-		a, err := pq.ReadColumn(ctx, r, f, g, number, nil, lim)
+		limits := pq.Limits{Bytes: maxJSON}
+		numbers, err := pq.ReadColumn(ctx, r, f, g, number, nil, limits)
 		if err != nil {
 			return err
 		}
-		ids, err := pq.Int64s(a)
+		ids, err := pq.Int64s(numbers)
 		if err != nil {
 			return err
 		}
-		b, err := pq.ReadColumn(ctx, r, f, g, label, nil, lim)
+		labels, err := pq.ReadColumn(ctx, r, f, g, label, nil, limits)
 		if err != nil {
 			return err
 		}
-		if a.Def != nil || b.Def != nil {
+		if numbers.Def != nil || labels.Def != nil {
 			return robocache.Malformed("lerobot", robocache.Where{"row_group": g}, "").
 				Expected("a task in every row", "null")
 		}
 		for i, id := range ids {
-			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})
+			out = append(out, robocache.Task{Index: id, Text: string(labels.Item(i))})
 		}
 		return nil
 	}); err != nil {
@@ -146,11 +146,11 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 // taskColumn returns the column that pandas names as the index, or else the only column of texts.
 // If there are several columns of texts, it returns the one named "task".
 func taskColumn(f *pq.File) *pq.Node {
-	var p struct {
+	var pandas struct {
 		Index []json.RawMessage `json:"index_columns"`
 	}
-	if json.Unmarshal([]byte(f.Meta["pandas"]), &p) == nil && len(p.Index) == 1 {
-		if n := f.Column(stringOf(p.Index[0])); n != nil && n.Type == pq.ByteArray {
+	if json.Unmarshal([]byte(f.Meta["pandas"]), &pandas) == nil && len(pandas.Index) == 1 {
+		if n := f.Column(stringOf(pandas.Index[0])); n != nil && n.Type == pq.ByteArray {
 			return n
 		}
 	}

@@ -41,7 +41,7 @@ func (d *Dataset) newTimedFile(c *camera, file int32, rows int, ix *video.Index)
 		}
 		to, ok := nanoseconds(timestampAt(c.cols.to, int(e)))
 		if !ok {
-			to = from - 1
+			to = from - 1 // makes coversFile return false
 		}
 		if d.episodes.length[e] == 0 && to <= from {
 			continue // it has no rows and no frames
@@ -62,15 +62,15 @@ func (f *timedFile) coversFile(ix *video.Index, within int64) bool {
 	if f.frames == 0 || len(f.claims) == 0 {
 		return false
 	}
-	at := ix.TimeNS(0)
+	expected := ix.TimeNS(0)
 	for _, k := range f.claims {
-		if k.to < k.from || max(k.from, at)-min(k.from, at) > within {
+		if k.to < k.from || max(k.from, expected)-min(k.from, expected) > within {
 			return false
 		}
-		at = k.to
+		expected = k.to
 	}
 	end := ix.TimeNS(f.frames-1) + f.interval
-	return max(end, at)-min(end, at) <= within
+	return max(end, expected)-min(end, expected) <= within
 }
 
 // tolerance returns the largest time between a frame and its row if rows have the given step.
@@ -85,8 +85,8 @@ func nanoseconds(seconds float64) (ns int64, ok bool) {
 }
 
 // videoStart returns the time at which an episode begins in its mp4, in nanoseconds. It is
-// from_timestamp, or 0 in v2, whose episodes have one file each. ok is false if the metadata has no
-// valid time.
+// from_timestamp. In v2, whose episodes have one file each, it is the time of the first row in that
+// file, which is 0 in a sound dataset. ok is false if the metadata has no valid time.
 func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 	if d.raw.major == 2 {
 		return d.raw.fps.Nanos(d.episodes.start[episode]), true
@@ -168,9 +168,9 @@ func (d *Dataset) matchTimes(
 			return nil, outside, nil
 		}
 	}
-	frames, none := ix.FramesOfRows(times, m.within)
-	if none != nil {
-		return nil, m.rowError(none.Row, none.Msg, none.Want, none.Got), nil
+	frames, unmatched := ix.FramesOfRows(times, m.within)
+	if unmatched != nil {
+		return nil, m.rowError(unmatched.Row, unmatched.Msg, unmatched.Want, unmatched.Got), nil
 	}
 	// The rows and their frames must be outside the parts of other episodes.
 	first := min(times[0], ix.TimeNS(int(frames[0])))
@@ -215,6 +215,7 @@ func (m *timeMatch) rowError(row int, msg, want, got string) error {
 func (m *timeMatch) checkClaims(from, first, last int64) error {
 	for _, k := range m.file.timed.claims {
 		isOther := int(k.episode) != m.episode
+		// Both ends are shifted, because a frame may precede its row by the tolerance.
 		overlaps := last > k.from-m.within && first < k.to-m.within
 		if isOther && overlaps {
 			got := fmt.Sprintf(

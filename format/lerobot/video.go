@@ -123,6 +123,7 @@ func (d *Dataset) hasUnnamedFiles(ctx context.Context, key string, probes []plac
 	return d.paths.hasCameraFile(ctx, key)
 }
 
+// fileOf returns the position in c.files of an episode's video, or unknownFile.
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
 // Frames returns references to the images of rows. An episode whose frames cannot be determined is
@@ -147,20 +148,20 @@ func (d *Dataset) Frames(
 	c := d.cameras[key]
 	var f *camFile
 	d.warmFrames(ctx, c, rows)
-	first := 0
-	last := -1
-	var byTime []int32
+	firstFrame := 0
+	lastEpisode := -1
+	var byTime []int32 // frame of each row of the episode; nil if frames are found by number
 	for i, r := range rows {
-		if _, err := d.countRun(rows[i : i+1]); err != nil {
+		if err := d.checkRowExists(r); err != nil {
 			return err
 		}
-		if r.Episode != last {
-			last = r.Episode
+		if r.Episode != lastEpisode {
+			lastEpisode = r.Episode
 			if f, err = d.cameraFile(ctx, c, r.Episode); err != nil {
 				return err
 			}
 			if f.timed == nil {
-				first = f.firstFrame(int32(r.Episode))
+				firstFrame = f.firstFrame(int32(r.Episode))
 				byTime = nil
 			} else {
 				if byTime, err = d.framesByTime(ctx, c, f, r.Episode); err != nil {
@@ -172,7 +173,7 @@ func (d *Dataset) Frames(
 			out[i] = robocache.FrameRef{Path: f.path, Ordinal: int(byTime[r.Index])}
 			continue
 		}
-		out[i] = robocache.FrameRef{Path: f.path, Ordinal: first + r.Index}
+		out[i] = robocache.FrameRef{Path: f.path, Ordinal: firstFrame + r.Index}
 	}
 	return nil
 }
@@ -206,13 +207,13 @@ func (d *Dataset) cameraFile(ctx context.Context, c *camera, episode int) (f *ca
 		&err,
 		robocache.Where{"episode": d.episodes.indexAt(episode), "stream": c.key},
 	)
-	var vf *video.File
+	var videoFile *video.File
 	path, err := d.paths.tryPaths(
 		ctx,
 		c.templates,
 		d.placeOf(c.cols.files[n], c.key),
 		func(name string) (err error) {
-			if vf, err = d.library.Acquire(ctx, name); err != nil {
+			if videoFile, err = d.library.Acquire(ctx, name); err != nil {
 				err = d.explainVideo(ctx, name, err)
 			}
 			return err
@@ -221,21 +222,21 @@ func (d *Dataset) cameraFile(ctx context.Context, c *camera, episode int) (f *ca
 	if err != nil {
 		return f, err
 	}
-	defer vf.Release()
-	if f, err = d.placeEpisodes(ctx, c, n, path, vf.Index); err != nil {
+	defer videoFile.Release()
+	if f, err = d.placeEpisodes(ctx, c, n, path, videoFile.Index); err != nil {
 		return f, err
 	}
 	c.files[n].Store(f)
 	return f, nil
 }
 
-// explainVideo replaces err if a video file is a Git LFS pointer.
+// explainVideo returns err, or a clearer error if the video file is a Git LFS pointer.
 func (d *Dataset) explainVideo(ctx context.Context, path string, err error) error {
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
 		return err
 	}
-	r, e := d.Bytes.Open(ctx, path)
-	if e != nil {
+	r, openErr := d.Bytes.Open(ctx, path)
+	if openErr != nil {
 		return err
 	}
 	defer r.Close()
@@ -266,10 +267,12 @@ func (d *Dataset) placeEpisodes(
 		f.episodes = append(f.episodes, shown{episode: e, first: int32(rows)})
 		rows += int(d.episodes.length[e])
 	}
-	exact := rows == ix.NumFrames() ||
-		rows < ix.NumFrames() && d.raw.major > 2 && d.placeHidden(ctx, c, f, ix)
-	exact = exact && d.isOrdered(c, c.byFile.of(file))
-	if !exact {
+	countsAgree := rows == ix.NumFrames()
+	if rows < ix.NumFrames() && d.raw.major > 2 {
+		countsAgree = d.placeHidden(ctx, c, f, ix)
+	}
+	isByNumber := countsAgree && d.isOrdered(c, c.byFile.of(file))
+	if !isByNumber {
 		f.timed = d.newTimedFile(c, file, rows, ix)
 		n := ix.NumFrames()
 		d.noticeOnce(robocache.Finding{
@@ -285,10 +288,10 @@ func (d *Dataset) placeEpisodes(
 			Count: int64(max(rows-n, n-rows)),
 		})
 	}
-	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
-	if !slices.IsSortedFunc(f.episodes, less) {
-		slices.SortFunc(f.episodes, less)
-		if exact {
+	byEpisode := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
+	if !slices.IsSortedFunc(f.episodes, byEpisode) {
+		slices.SortFunc(f.episodes, byEpisode)
+		if isByNumber {
 			d.noticeOnce(robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "video-order",
@@ -304,18 +307,18 @@ func (d *Dataset) placeEpisodes(
 // isOrdered reports whether the order of episodes in their file is known. It is the order of
 // from_timestamp. If an episode has no valid time, the others must be in the order of the table.
 func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
-	isWhole, isSorted := true, true
+	haveTimes, isSorted := true, true
 	last := int64(math.MinInt64)
 	for _, e := range slices.Sorted(slices.Values(eps)) {
 		from, ok := d.videoStart(c, int(e))
 		if !ok {
-			isWhole = false
+			haveTimes = false
 			continue
 		}
 		isSorted = isSorted && from >= last
 		last = from
 	}
-	return isWhole || isSorted
+	return haveTimes || isSorted
 }
 
 // hasCameraFile reports whether the listing has a file of a camera.

@@ -30,7 +30,7 @@ type outCamera struct {
 	reportedReplacement bool              // the replaced codec was reported
 	hasFirst            bool              // first is set
 	first               video.SampleEntry // from the first file written
-	// file → codec, if it differs from the first (merged datasets)
+	// otherCodecs maps a file to its codec if that differs from the first (merged datasets).
 	otherCodecs map[string]string
 }
 
@@ -52,12 +52,14 @@ const maxParts = 256
 // errProbe stops a Concat that was only called to check its parts.
 var errProbe = errors.New("joinable")
 
+// probeWriter fails every write with errProbe.
 type probeWriter struct{}
 
+// Write returns errProbe.
 func (probeWriter) Write([]byte) (int, error) { return 0, errProbe }
 
-// checkJoinable reports by its error whether the parts can be joined in one file. Concat checks
-// every part before it writes.
+// checkJoinable returns nil if the parts can be joined in one file, and else the reason. It calls
+// Concat with a writer that fails, because Concat checks every part before it writes.
 func checkJoinable(ctx context.Context, parts []video.Part, rate robocache.Rate) error {
 	err := video.Concat(ctx, probeWriter{}, parts, rate)
 	if errors.Is(err, errProbe) {
@@ -89,7 +91,7 @@ func CanCopy(
 
 // Copyable finds the fewest frames around from ≤ k < to of a file that must be copied with them. It
 // returns how many are needed before and behind, at most limit each. The error is ErrUnsupported if
-// no such frames exist.
+// no such frames exist. The copied frames begin at a key frame, so before is tried first.
 func Copyable(
 	ctx context.Context,
 	lib *video.Library,
@@ -101,9 +103,9 @@ func Copyable(
 	if limit == 0 || !errors.Is(err, robocache.ErrUnsupported) {
 		return 0, 0, err
 	}
-	f, opened := lib.Acquire(ctx, path)
-	if opened != nil {
-		return 0, 0, opened
+	f, openErr := lib.Acquire(ctx, path)
+	if openErr != nil {
+		return 0, 0, openErr
 	}
 	defer f.Release()
 	for before = 0; before <= min(limit, from); before++ {
@@ -111,9 +113,9 @@ func Copyable(
 			continue
 		}
 		for behind = 0; behind <= min(limit, f.Index.NumFrames()-to); behind++ {
-			extended := CanCopy(ctx, lib, path, from-before, to+behind, rate)
-			if !errors.Is(extended, robocache.ErrUnsupported) {
-				return before, behind, extended
+			extendedErr := CanCopy(ctx, lib, path, from-before, to+behind, rate)
+			if !errors.Is(extendedErr, robocache.ErrUnsupported) {
+				return before, behind, extendedErr
 			}
 		}
 	}
@@ -146,34 +148,35 @@ func findJoints(
 	const tries = 4
 	ends := append([]int{to}, syncs[max(0, len(syncs)-tries):]...)
 	slices.Sort(ends)
-	for _, a := range syncs[:min(tries, len(syncs))] {
-		for _, b := range slices.Backward(ends) {
-			if a < b && CanCopy(ctx, lib, path, a, b, rate) == nil {
-				return a - from, to - b, true, nil
+	for _, start := range syncs[:min(tries, len(syncs))] {
+		for _, end := range slices.Backward(ends) {
+			if start < end && CanCopy(ctx, lib, path, start, end, rate) == nil {
+				return start - from, to - end, true, nil
 			}
 		}
 	}
 	return 0, 0, false, nil
 }
 
-// addVideo adds the frames of one episode to camera c. own holds the parts that were encoded: all
-// frames, or those at the two ends. addVideo ends the camera's file when it is full.
+// addVideo adds the frames of one episode to camera c. src describes the frames that are copied.
+// encoded holds the parts that were encoded: all frames in the first, or those at the two ends. It
+// ends the camera's file when it is full, and records the place of the frames in row.
 func (w *Writer) addVideo(
 	ctx context.Context,
 	c *outCamera,
 	src VideoPart,
-	own [2]*encodedPart,
+	encoded [2]*encodedPart,
 	ep *EpisodeData,
 	row *writtenEpisode,
 ) (err error) {
 	defer robocache.LocateIn(&err, "stream", c.feature.Key)
 	counted := ep.FrameStats[c.feature.Key] // nil: the frames were not decoded
 	var parts []cameraPart
-	if own[0] != nil {
-		parts = append(parts, own[0].cameraPart)
+	if encoded[0] != nil {
+		parts = append(parts, encoded[0].cameraPart)
 	}
 	if src.Library == nil {
-		counted = own[0].pixels
+		counted = encoded[0].pixels
 	} else {
 		parts = append(parts, cameraPart{
 			lib:    src.Library,
@@ -184,10 +187,10 @@ func (w *Writer) addVideo(
 			behind: src.Behind,
 		})
 	}
-	if own[1] != nil {
-		parts = append(parts, own[1].cameraPart)
+	if encoded[1] != nil {
+		parts = append(parts, encoded[1].cameraPart)
 	}
-	c.encoded = c.encoded || own != [2]*encodedPart{}
+	c.encoded = c.encoded || encoded != [2]*encodedPart{}
 	known := ep.Known[c.feature.Key]
 	switch {
 	case counted != nil:
@@ -337,23 +340,23 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if w.cfg.perEpisode() {
 		name = w.cfg.fileName("videos/chunk-%03d/"+c.feature.Key+"/%s.mp4", c.chunk, c.file)
 	}
-	key := sha256.New()
-	fmt.Fprintln(key, w.cfg.FPS, w.cfg.Video)
+	hash := sha256.New()
+	fmt.Fprintln(hash, w.cfg.FPS, w.cfg.Video)
 	for _, p := range c.parts {
-		fmt.Fprintln(key, p.path, p.from, p.to, p.identity)
+		fmt.Fprintln(hash, p.path, p.from, p.to, p.identity)
 	}
-	id := hex.EncodeToString(key.Sum(nil))
+	partsKey := hex.EncodeToString(hash.Sum(nil))
 	w.recordFile(name)
-	if w.journal == nil || c.encoded {
+	// A file with encoded parts is always written, because their bytes have no identity.
+	isJournaled := w.journal != nil && !c.encoded
+	if !isJournaled || !w.journal.hasFile(ctx, name, partsKey) {
 		if err := w.joinParts(ctx, c, name); err != nil {
 			return err
 		}
-	} else if !w.journal.hasFile(ctx, name, id) {
-		if err := w.joinParts(ctx, c, name); err != nil {
-			return err
-		}
-		if err := w.journal.addFile(ctx, name, id); err != nil {
-			return err
+		if isJournaled {
+			if err := w.journal.addFile(ctx, name, partsKey); err != nil {
+				return err
+			}
 		}
 	}
 	if err := w.locateEpisodes(ctx, c, name); err != nil {
@@ -374,11 +377,11 @@ func (w *Writer) joinParts(ctx context.Context, c *outCamera, name string) (err 
 		}
 	}()
 	for _, p := range c.parts {
-		acquire, err := p.lib.Acquire(ctx, p.path)
+		file, err := p.lib.Acquire(ctx, p.path)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, video.Part{File: acquire, From: p.from, To: p.to})
+		parts = append(parts, video.Part{File: file, From: p.from, To: p.to})
 	}
 	if w.linkWhole(parts, name) {
 		return nil
@@ -464,26 +467,26 @@ func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) 
 	if err != nil {
 		return err
 	}
-	at := 0
+	frame := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
-		pts := ix.PTS(at)
-		isOnGrid := pts == int64(at)*delta && ix.PTS(at+n-1) == int64(at+n-1)*delta
+		pts := ix.PTS(frame)
+		isOnGrid := pts == int64(frame)*delta && ix.PTS(frame+n-1) == int64(frame+n-1)*delta
 		if ix.Timescale() != scale || !isOnGrid {
 			return malformed(
-				robocache.Where{"frame": at},
+				robocache.Where{"frame": frame},
 				"the joined file is not on its grid",
-				fmt.Sprintf("%d/%d s", int64(at)*delta, scale),
+				fmt.Sprintf("%d/%d s", int64(frame)*delta, scale),
 				fmt.Sprintf("%d/%d s", pts, ix.Timescale()),
 			)
 		}
-		v := c.places[i]
-		if !v.isSet { // the first part of an episode
-			v.from = float64(int64(at+p.before)*delta) / float64(scale)
+		place := c.places[i]
+		if !place.isSet { // the first part of an episode
+			place.from = float64(int64(frame+p.before)*delta) / float64(scale)
 		}
-		v.to = float64(int64(at+n-p.behind)*delta) / float64(scale)
-		v.isSet = true
-		at += n
+		place.to = float64(int64(frame+n-p.behind)*delta) / float64(scale)
+		place.isSet = true
+		frame += n
 	}
 	return nil
 }
@@ -538,10 +541,13 @@ func pixelFormat(e *video.SampleEntry, depth bool) string {
 	if depth {
 		return "gray12le"
 	}
-	x := e.Extradata
+	config := e.Extradata
 	switch {
-	case e.Codec == video.AV1 && len(x) >= 3:
-		high, mono, sx, sy := x[2]&0x40 != 0, x[2]&0x10 != 0, x[2]&8 != 0, x[2]&4 != 0
+	case e.Codec == video.AV1 && len(config) >= 3:
+		// Bits of byte 2 of av1C: 0x40 high bit depth, 0x20 twelve bits, 0x10 monochrome, 8 and 4
+		// chroma subsampling in x and y.
+		high, mono := config[2]&0x40 != 0, config[2]&0x10 != 0
+		sx, sy := config[2]&8 != 0, config[2]&4 != 0
 		name := "yuv444p"
 		switch {
 		case mono:
@@ -551,20 +557,23 @@ func pixelFormat(e *video.SampleEntry, depth bool) string {
 		case sx:
 			name = "yuv422p"
 		}
-		if high && x[2]&0x20 == 0 {
+		if high && config[2]&0x20 == 0 {
 			name += "10le"
 		}
 		return name
-	case e.Codec == video.H264 && len(x) >= 2 && x[1] != 244 && x[1] != 122 && x[1] != 110:
+	// Byte 1 of avcC is the profile. 110, 122 and 244 have more bits or less subsampling.
+	case e.Codec == video.H264 && len(config) >= 2 &&
+		config[1] != 110 && config[1] != 122 && config[1] != 244:
 		if e.FullRange {
 			return "yuvj420p"
 		}
 		return "yuv420p"
 	case e.Codec == video.MPEG4:
 		return "yuv420p"
-	case e.Codec == video.HEVC && len(x) > 18:
-		name := map[byte]string{0: "gray", 1: "yuv420p", 2: "yuv422p", 3: "yuv444p"}[x[16]&3]
-		if depth := 8 + int(x[17]&7); depth > 8 {
+	// Bytes 16 and 17 of hvcC hold the chroma format and the bit depth minus 8.
+	case e.Codec == video.HEVC && len(config) > 18:
+		name := map[byte]string{0: "gray", 1: "yuv420p", 2: "yuv422p", 3: "yuv444p"}[config[16]&3]
+		if depth := 8 + int(config[17]&7); depth > 8 {
 			name += strconv.Itoa(depth) + "le"
 		}
 		return name

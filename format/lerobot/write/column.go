@@ -40,7 +40,7 @@ func (w *Writer) prepareFeatures(
 	bookkeeping bool,
 ) error {
 	var g errgroup.Group
-	var next atomic.Int64
+	var next atomic.Int64 // the next feature to encode, shared by the goroutines
 	work := crash.Func("write lerobot", func() error {
 		for i := int(next.Add(1)) - 1; i < len(w.features); i = int(next.Add(1)) - 1 {
 			if f := &w.features[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
@@ -72,7 +72,7 @@ func (w *Writer) encodeColumn(
 	case robocache.KindText:
 		v := valuesOf(f.leaves)
 		for _, s := range ep.Text[f.Key] {
-			v[0].Text(s, 0, 1)
+			v[0].Text(s, 0, 1) // level 1: the value is not null
 		}
 		if out.chunks, err = chunksOf(v); err != nil {
 			return err
@@ -137,35 +137,35 @@ func imageChunks(f *writtenFeature, images [][]byte) ([]*pqw.Chunk, error) {
 
 // fillBookkeeping computes the rows of the five bookkeeping columns of the next episode.
 func (w *Writer) fillBookkeeping(ep *EpisodeData, out []preparedColumn) error {
-	le := binary.LittleEndian
+	littleEndian := binary.LittleEndian
 	fps := w.cfg.FPS.Float()
-	number := int64(0)
-	last := ""
+	taskNumber := int64(0)
+	lastTask := ""
 	for i := range w.features {
 		f := &w.features[i]
 		if !f.Default {
 			continue
 		}
 		raw := make([]byte, 0, ep.Length*f.DType.Size())
-		for k := range ep.Length {
+		for row := range ep.Length {
 			switch f.Key {
 			case "timestamp":
-				raw = le.AppendUint32(raw, math.Float32bits(float32(float64(k)/fps)))
+				raw = littleEndian.AppendUint32(raw, math.Float32bits(float32(float64(row)/fps)))
 			case "frame_index":
-				raw = le.AppendUint64(raw, uint64(k))
+				raw = littleEndian.AppendUint64(raw, uint64(row))
 			case "episode_index":
-				raw = le.AppendUint64(raw, uint64(w.written))
+				raw = littleEndian.AppendUint64(raw, uint64(w.written))
 			case "index":
-				raw = le.AppendUint64(raw, uint64(w.rows+int64(k)))
+				raw = littleEndian.AppendUint64(raw, uint64(w.rows+int64(row)))
 			case "task_index":
-				if text := ep.Tasks[min(k, len(ep.Tasks)-1)]; k == 0 || text != last {
+				if text := ep.Tasks[min(row, len(ep.Tasks)-1)]; row == 0 || text != lastTask {
 					task, err := w.taskNumber(text)
 					if err != nil {
 						return err
 					}
-					number, last = task, text
+					taskNumber, lastTask = task, text
 				}
-				raw = le.AppendUint64(raw, uint64(number))
+				raw = littleEndian.AppendUint64(raw, uint64(taskNumber))
 			}
 		}
 		out[i] = preparedColumn{raw: raw}
@@ -187,7 +187,8 @@ func taskTexts(ep *EpisodeData) (out []string) {
 	return out
 }
 
-// valuesOf returns the collectors of columns that have no fixed rows, in file order.
+// valuesOf returns a collector of values for each column, in file order. It is for columns whose
+// rows have nulls or lists of different lengths.
 func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
 	out := make([]*pqw.Values, len(columns))
 	for i, c := range columns {
@@ -222,7 +223,7 @@ func widenInts(d robocache.DType, raw []byte) []byte {
 			v |= uint32(raw[1]) << 8
 		}
 		if d == robocache.Int8 || d == robocache.Int16 {
-			shift := 32 - 8*size
+			shift := 32 - 8*size // shifting left and back extends the sign
 			v = uint32(int32(v<<shift) >> shift)
 		}
 		out = binary.LittleEndian.AppendUint32(out, v)
@@ -249,18 +250,18 @@ const stillsAtOnce = 16
 // counts do not depend on the division into runs.
 func (w *Writer) countStills(f *writtenFeature, images [][]byte, out *preparedColumn) error {
 	chosen := w.cfg.Frames.Choose(len(images))
-	look := w.cfg.Frames.Images(&f.Feature)
+	total := w.cfg.Frames.Images(&f.Feature)
 	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
 	parts := slices.Collect(slices.Chunk(chosen, share))
-	looks := make([]*stats.Pixels, len(parts))
+	counts := make([]*stats.Pixels, len(parts))
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {
-		looks[i] = look.Empty()
+		counts[i] = total.Empty()
 		wg.Go(func() {
 			errs[i] = crash.Func("write lerobot", func() error {
 				for _, k := range part {
-					err := looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]})
+					err := counts[i].AddStill(&robocache.FrameRef{Encoded: images[k]})
 					if err != nil {
 						return robocache.At(err, robocache.Where{"row": k})
 					}
@@ -278,8 +279,8 @@ func (w *Writer) countStills(f *writtenFeature, images [][]byte, out *preparedCo
 		if err != nil {
 			return err
 		}
-		look.Merge(looks[i])
+		total.Merge(counts[i])
 	}
-	out.pixels = look
+	out.pixels = total
 	return nil
 }

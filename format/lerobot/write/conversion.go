@@ -90,23 +90,17 @@ func (c *conversion) writeTo(ctx context.Context, dst string) error {
 		return err
 	}
 	defer store.Close(target)
-	whole, err := checkDestination(ctx, target, dst, c.options.Resume)
+	isWhole, err := checkDestination(ctx, target, dst, c.options.Resume)
 	if err != nil {
 		return err
 	}
 	if path, ok := store.LocalPath(dst); ok && c.options.Resume {
 		c.partsDir = filepath.Join(path, partsName)
 	}
-	if whole {
-		if err := c.finishResumed(ctx, target); err != nil {
-			return err
-		}
-	} else {
-		if err := c.writeJournaled(ctx, target); err != nil {
-			return err
-		}
+	if isWhole {
+		return c.finishResumed(ctx, target)
 	}
-	return nil
+	return c.writeJournaled(ctx, target)
 }
 
 // newConversion plans a conversion.
@@ -142,6 +136,7 @@ func newConversion(
 	return c, nil
 }
 
+// close releases the decoders.
 func (c *conversion) close() {
 	if c.frameCounter != nil {
 		c.frameCounter.Close()
@@ -162,8 +157,13 @@ func (c *conversion) writeJournaled(ctx context.Context, target store.Writable) 
 	if err == nil {
 		return target.Remove(ctx, journalName)
 	}
-	// The caller's context may have been canceled, so this uses its own.
-	if bg := context.Background(); j != nil && (!c.options.Resume || onlyJournal(bg, target)) {
+	if j == nil {
+		return err
+	}
+	// The journal stays only if a later run can resume and finds finished files. The caller's
+	// context may have been canceled, so the removal uses its own.
+	bg := context.Background()
+	if !c.options.Resume || onlyJournal(bg, target) {
 		_ = target.Remove(bg, journalName)
 	}
 	return err
@@ -197,15 +197,16 @@ type conversion struct {
 	frameCounter *stats.Look
 	library      *video.Library
 	pool         *video.Pool
-	decodes      bool
+	decodes      bool // this build has a video decoder
 	shardPlan    shardSchema
 	summary      json.RawMessage
-	// folder of encoded episodes for a resumed run; "" if none are kept
+	// partsDir is the folder of encoded episodes for a resumed run, or "" if none are kept.
 	partsDir string
 	trials   sync.Mutex
 	origins  *origin.Tracer
 	rows     *robocache.RowCounter
-	// whether frames that are encoded here can be joined with a coding of the source
+	// canJoin caches whether frames that this run encodes can be joined with a coding of the
+	// source.
 	canJoin map[string]bool
 }
 
@@ -293,17 +294,17 @@ func (c *conversion) chooseFeatures() {
 			out.Kind = robocache.KindVideo
 			out.DType = robocache.Uint8
 		}
-		why := WhyDropped(&out.Feature)
+		reason := WhyDropped(&out.Feature)
 		if c.options.out.perEpisode() && f.Kind == robocache.KindEvent {
-			why = "LeRobot " + episodesVersion + " has no language columns"
+			reason = "LeRobot " + episodesVersion + " has no language columns"
 		}
-		if why != "" {
+		if reason != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.addFinding(
 				robocache.SeverityWarning,
 				"feature-dropped",
 				robocache.Where{"stream": f.Key},
-				why,
+				reason,
 			)
 			continue
 		}
@@ -404,9 +405,9 @@ func (c *conversion) addFinding(
 // sourceFindings puts the findings of the source, and of its alignment, before those of the
 // conversion.
 func (c *conversion) sourceFindings() {
-	c.report.Findings = append(
-		append(robocache.Findings(c.src), c.options.Findings...),
-		c.report.Findings...)
+	findings := robocache.Findings(c.src)
+	findings = append(findings, c.options.Findings...)
+	c.report.Findings = append(findings, c.report.Findings...)
 }
 
 // reportName is the file of the report in the result.
@@ -415,7 +416,8 @@ const reportName = "meta/conversion.json"
 // maxReport bounds the bytes of a report that is read.
 const maxReport = 1 << 30
 
-// writeDataset writes the dataset.
+// writeDataset writes the episodes and the metadata of the dataset, or of one shard of it. j is nil
+// if the run has no journal.
 func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j *journal) error {
 	cfg := c.options.out
 	cfg.FPS = c.fps
@@ -442,7 +444,7 @@ func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j 
 		return err
 	}
 	w.journal = j
-	// After an error. It does nothing after Close.
+	// Abandons the dataset after an error. After Close it does nothing.
 	defer func() { w.stopWriting(c.options.Resume && j.hasWork(c.partsDir)) }()
 	if err := c.writeEpisodes(ctx, w); err != nil {
 		return err
@@ -534,7 +536,7 @@ func (c *conversion) extraFiles(ctx context.Context) map[string][]byte {
 
 // dryRun reads the metadata and sample tables that a run would read, and writes nothing.
 func (c *conversion) dryRun(ctx context.Context) error {
-	c.chooseTasks()
+	c.chooseTasks() // fills in the tasks of the report
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
@@ -581,7 +583,7 @@ func (c *conversion) dryRun(ctx context.Context) error {
 		c.report.Episodes = append(c.report.Episodes, m)
 	}
 	c.report.NumFrames = from
-	c.splitRanges()
+	c.splitRanges() // reports splits that are lost
 	c.sourceFindings()
 	return nil
 }
@@ -594,27 +596,27 @@ func (c *conversion) chooseTasks() []string {
 		tasks,
 		func(a, b robocache.Task) int { return cmp.Compare(a.Index, b.Index) },
 	)
-	number := map[string]int64{}
+	indexOf := map[string]int64{}
 	var texts []string
-	same := true
+	keepsNumbers := true
 	for _, t := range tasks {
-		n, ok := number[t.Text]
+		newIndex, ok := indexOf[t.Text]
 		if !ok {
-			n = int64(len(texts))
-			number[t.Text] = n
+			newIndex = int64(len(texts))
+			indexOf[t.Text] = newIndex
 			texts = append(texts, t.Text)
 		}
-		same = same && n == t.Index
-		c.report.Tasks = append(c.report.Tasks, TaskMap{Old: t.Index, New: n, Text: t.Text})
+		keepsNumbers = keepsNumbers && newIndex == t.Index
+		c.report.Tasks = append(c.report.Tasks, TaskMap{Old: t.Index, New: newIndex, Text: t.Text})
 	}
-	if !same {
-		sev := robocache.SeverityInfo
+	if !keepsNumbers {
+		severity := robocache.SeverityInfo
 		isAnnotation := func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") }
 		if slices.ContainsFunc(c.features, isAnnotation) {
-			sev = robocache.SeverityWarning
+			severity = robocache.SeverityWarning
 		}
 		c.addFinding(
-			sev,
+			severity,
 			"tasks-renumbered",
 			nil,
 			"task numbers were not 0…n−1, each text once: "+

@@ -130,7 +130,8 @@ func (g *encodedGroup) addPart(j, from int) *encodedPart {
 	return p
 }
 
-// encodeTogether encodes all episodes of the group into one file.
+// encodeTogether encodes all episodes of the group into one file. With Config.PartsDir it keeps
+// that file for a resumed run, and uses the file that an interrupted run has kept.
 func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	defer crash.Recover("write lerobot", &err)
 	w := g.writer
@@ -152,12 +153,12 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	g.file = &tempFile{lib: video.NewLibrary(w.tempStore.Open, 0), path: file}
 	keepsParts := w.cfg.PartsDir != ""
 	if keepsParts {
-		g.file.path = ""
+		g.file.path = "" // tempFile.release does not remove a kept file
 		if g.reuseKept(file) {
 			return nil
 		}
 	}
-	w.encoders <- struct{}{}
+	w.encoders <- struct{}{} // limits how many encoders run at once
 	defer func() { <-w.encoders }()
 	unfinished := file
 	if keepsParts {
@@ -171,9 +172,9 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	if replaced != "" {
 		g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, replaced})
 	}
-	ended := false
+	isClosed := false
 	defer func() {
-		if !ended { // after an error or a panic, no encoder must remain
+		if !isClosed { // after an error or a panic, no encoder must remain
 			enc.Abort()
 		}
 	}()
@@ -184,7 +185,7 @@ func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	if frames == 0 { // no episode yielded a frame
 		return nil
 	}
-	ended = true
+	isClosed = true
 	if err := enc.Close(); err != nil || !keepsParts {
 		return err
 	}
@@ -214,7 +215,7 @@ func (g *encodedGroup) feedEpisodes(
 			g.errs[j] = err
 			if g.parts[j] != nil {
 				g.parts[j] = nil
-				g.file.uses.Add(-1)
+				g.file.uses.Add(-1) // release would remove the file while it is encoded
 			}
 		}
 		frames += n
@@ -230,8 +231,9 @@ func (g *encodedGroup) feedEpisodes(
 	return frames, nil
 }
 
-// feedFrames writes the frames of episode j to the encoder, and counts those that the statistics
-// need. n is the number of frames written, and last is the last of them.
+// feedFrames writes the frames of episode j to the encoder, and counts the pixels of the frames
+// that the statistics need. The episode begins at frame at of the file. n is the number of frames
+// written. last is the frame that fills the last GOP of the episode.
 func (g *encodedGroup) feedFrames(
 	ctx context.Context,
 	enc *video.Encoder,
@@ -242,8 +244,8 @@ func (g *encodedGroup) feedFrames(
 	ep := g.episodes[j]
 	f := &g.camera.feature
 	part := g.addPart(j, at)
-	count := part.pixels == nil
-	if count {
+	needsPixels := part.pixels == nil
+	if needsPixels {
 		part.pixels = g.writer.cfg.Frames.Images(f)
 	}
 	chosen := map[int]bool{}
@@ -254,7 +256,7 @@ func (g *encodedGroup) feedFrames(
 		if n == ep.Length {
 			return misuse(nil, "more frames than rows", "", "", "")
 		}
-		if count && chosen[n] {
+		if needsPixels && chosen[n] {
 			if f.Depth != nil {
 				part.pixels.Add16(p, f.Width)
 			} else {
@@ -304,12 +306,12 @@ func newEncoder(
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec = video.H264
 		cfg.Preset = ""
-		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
-			return h, "encoded as H.264: " + err.Error(), nil
+		if fallback, fallbackErr := video.NewEncoder(ctx, path, cfg); fallbackErr == nil {
+			return fallback, "encoded as H.264: " + err.Error(), nil
 		}
 	}
 	if err != nil {
-		return nil, replaced, err
+		return nil, "", err
 	}
 	return e, "", nil
 }

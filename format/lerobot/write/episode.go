@@ -110,7 +110,8 @@ func (c *conversion) readFeature(
 	return err
 }
 
-// tasksOf returns a task text for each row, or "" if the source has no tasks.
+// tasksOf returns the task text of each row. If the source has no texts of rows, it returns a
+// single text for all rows: the first task of the episode, or "".
 func (c *conversion) tasksOf(
 	ctx context.Context,
 	rows []robocache.Row,
@@ -119,7 +120,7 @@ func (c *conversion) tasksOf(
 	texts, err := c.src.Text(ctx, "task", rows)
 	noTasks := []error{robocache.ErrNotFound, robocache.ErrMisuse, robocache.ErrUnsupported}
 	if slices.ContainsFunc(noTasks, func(class error) bool { return errors.Is(err, class) }) {
-		return append(slices.Clone(meta.Tasks), "")[:1], nil
+		return append(slices.Clone(meta.Tasks), "")[:1], nil // the first task, or ""
 	}
 	if err != nil {
 		return nil, err
@@ -209,8 +210,8 @@ func blackImage(f *feature) *robocache.Raw {
 	}
 }
 
-// decodeStills yields the pixels of still images. An image that repeats on consecutive rows is
-// decoded once.
+// decodeStills yields the pixels of a still image for each row. If consecutive rows share an image,
+// it is decoded once.
 func (c *conversion) decodeStills(
 	ctx context.Context,
 	f *feature,
@@ -222,11 +223,11 @@ func (c *conversion) decodeStills(
 	var last robocache.FrameRef
 	return c.eachStill(ctx, f, rows, func(r *robocache.FrameRef) error {
 		switch {
-		case r.Missing:
+		case r.Missing: // a missing image is black
 			buf = slices.Grow(buf[:0], 3*f.Width*f.Height)[:3*f.Width*f.Height]
 			clear(buf)
 			last = robocache.FrameRef{}
-		case buf != nil && sameBytes(r, &last):
+		case buf != nil && sameBytes(r, &last): // buf already holds the image
 		default:
 			b, err := stats.Still(r, spec, buf)
 			if err != nil {
@@ -254,7 +255,7 @@ const (
 )
 
 // checkSize returns an error of class ErrUnsupported if the images of a file differ in size from
-// their stream. They must then be encoded.
+// their stream. Such images cannot be copied and must be encoded.
 func (c *conversion) checkSize(ctx context.Context, f *feature, path string) error {
 	w, h, err := c.displaySize(ctx, path)
 	if err == nil && f.Width > 0 && (w != f.Width || h != f.Height) {
@@ -348,10 +349,10 @@ func (c *conversion) decodeFrames(
 		c.library,
 		refs,
 		video.Each{Pool: c.pool},
-		func(at []int, pic video.Frame) (err error) {
-			if pic != nil {
-				buf, err = video.ConvertTo(buf, pic, spec)
-			} else {
+		func(rows []int, frame video.Frame) (err error) {
+			if frame != nil {
+				buf, err = video.ConvertTo(buf, frame, spec)
+			} else { // a row without an image is black
 				var n int
 				info := video.StillInfo{Width: f.Width, Height: f.Height}
 				if n, err = video.StillBytes(info, spec); err == nil {
@@ -359,7 +360,7 @@ func (c *conversion) decodeFrames(
 					clear(buf)
 				}
 			}
-			for range at {
+			for range rows {
 				if err == nil {
 					err = yield(buf)
 				}
@@ -413,23 +414,23 @@ func (c *conversion) chooseTimestamps(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range c.options.Episodes {
-		var t []float64
+		var timestamps []float64
 		var start float64
-		if err := crash.Func("convert", func() error {
-			var err error
-			if t, start, err = c.recordedTimes(ctx, e); err != nil {
-				return err
-			}
-			return nil
-		})(); err != nil {
+		err := crash.Func("convert", func() (err error) {
+			timestamps, start, err = c.recordedTimes(ctx, e)
+			return err
+		})()
+		if err != nil {
 			if ctx.Err() != nil || !c.options.SkipBad || !robocache.Bad(err) {
 				return robocache.At(err, robocache.Where{"episode": c.src.Info().EpisodeIndex(e)})
 			}
 			continue
 		}
-		for k, v := range t {
+		for k, seconds := range timestamps {
 			want := start + float64(k)/c.fps.Float()
-			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
+			// Float32 rounds by up to 1.2e-7 of the value. NaN counts as different.
+			allowed := 1e-6 + (want-start)*1.2e-7
+			if difference := math.Abs(seconds - want); !(difference <= allowed) {
 				c.timestamps = true
 				c.addFinding(
 					robocache.SeverityInfo,
@@ -438,7 +439,7 @@ func (c *conversion) chooseTimestamps(ctx context.Context) error {
 					fmt.Sprintf(
 						"recorded timestamps are not frame_index/fps (first: %g for %g s): "+
 							"they are kept as %s",
-						v,
+						seconds,
 						want,
 						RecordedTimestamps,
 					),

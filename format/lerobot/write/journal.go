@@ -27,6 +27,7 @@ type journal struct {
 	Mp4 map[string]journalFile `json:"files"`
 }
 
+// journalFile identifies a finished mp4 by a hash of its parts, and by its size.
 type journalFile struct {
 	Key  string `json:"parts"`
 	Size int64  `json:"size"`
@@ -120,7 +121,8 @@ func (j *journal) writeFile(ctx context.Context) error {
 	return store.Put(ctx, j.dst, journalName, encoded)
 }
 
-// hasWork reports whether a resumed run could reuse anything.
+// hasWork reports whether a resumed run could reuse anything. parts is the folder of encoded
+// episodes.
 func (j *journal) hasWork(parts string) bool {
 	kept, err := os.ReadDir(parts)
 	return len(j.Mp4) > 0 || err == nil && len(kept) > 0
@@ -166,55 +168,55 @@ func destinationError(dst, msg, hint string) error {
 }
 
 // checkDestination rejects a destination that holds anything but the remains of an interrupted
-// conversion. whole reports that the dataset is complete and only its journal has to be removed.
+// conversion. isWhole reports that the dataset is complete and only its journal has to be removed.
 func checkDestination(
 	ctx context.Context,
 	w store.Writable,
 	dst string,
 	resume bool,
-) (whole bool, err error) {
+) (isWhole bool, err error) {
 	files, err := w.List(ctx, "")
 	if err != nil {
-		return whole, err
+		return isWhole, err
 	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(f store.Entry) bool { return f.Name == name })
 	}
-	journal := has(journalName)
-	dataset := has("meta/info.json")
-	whole = dataset && journal && resume
+	hasJournal := has(journalName)
+	hasDataset := has("meta/info.json")
+	isWhole = hasDataset && hasJournal && resume
 	switch {
-	case len(files) == 0, whole:
-	case !journal && dataset:
-		return whole, destinationError(
+	case len(files) == 0, isWhole:
+	case !hasJournal && hasDataset:
+		return isWhole, destinationError(
 			dst,
 			"the destination already holds a dataset",
 			"choose an empty destination",
 		)
-	case !journal:
-		return whole, destinationError(
+	case !hasJournal:
+		return isWhole, destinationError(
 			dst,
 			"the destination is not empty",
 			"choose an empty destination",
 		)
 	case !resume:
-		return whole, destinationError(
+		return isWhole, destinationError(
 			dst,
 			"the destination holds an interrupted conversion",
 			"resume it, or empty the destination",
 		)
 	}
-	if l, ok := w.(*store.Local); ok {
+	if local, ok := w.(*store.Local); ok {
 		// Removes unfinished files of a killed run. With a journal, or if the caller resumes, no
 		// other process writes here. A kill during the first write of the journal leaves no
 		// journal, and then only old files are certainly abandoned.
 		age := staleAge
-		if journal || resume {
+		if hasJournal || resume {
 			age = 0
 		}
-		if _, err := l.Sweep(ctx, age); err != nil {
-			return whole, err
+		if _, err := local.Sweep(ctx, age); err != nil {
+			return isWhole, err
 		}
 	}
-	return whole, nil
+	return isWhole, nil
 }

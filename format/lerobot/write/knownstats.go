@@ -48,6 +48,7 @@ func (k *knownStats) statsWith(counted *stats.Pixels) *robocache.FeatureStats {
 	fs.Quantiles = nil
 	if s := k.sample.Stats(); s != nil && len(s.Mean) == len(fs.Mean) {
 		fs.Quantiles = s.Quantiles
+		// The sample may have values outside the range of the episodes' statistics.
 		for _, q := range fs.Quantiles {
 			for c := range q {
 				q[c] = math.Min(math.Max(q[c], fs.Min[c]), fs.Max[c])
@@ -66,8 +67,8 @@ const sampleFrames = 128
 func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 	for i := range c.features {
 		f := &c.features[i]
-		k := w.known[f.Key]
-		if k == nil {
+		known := w.known[f.Key]
+		if known == nil {
 			continue
 		}
 		total := 0
@@ -76,15 +77,15 @@ func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 		}
 		var refs []robocache.FrameRef
 		n := min(sampleFrames, total)
-		before, at := 0, 0
+		before, position := 0, 0
 		for j := range n {
 			row := (2*j + 1) * total / (2 * n)
-			for row >= before+c.src.Len(c.options.Episodes[at]) {
-				before += c.src.Len(c.options.Episodes[at])
-				at++
+			for row >= before+c.src.Len(c.options.Episodes[position]) {
+				before += c.src.Len(c.options.Episodes[position])
+				position++
 			}
 			ref := make([]robocache.FrameRef, 1)
-			rows := []robocache.Row{{Episode: c.options.Episodes[at], Index: row - before}}
+			rows := []robocache.Row{{Episode: c.options.Episodes[position], Index: row - before}}
 			if err := c.src.Frames(ctx, f.source, rows, ref); err != nil {
 				return err
 			}
@@ -98,7 +99,7 @@ func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 		source := f.Feature
 		source.Key = f.source
 		var err error
-		if k.sample, err = c.frameCounter.Frames(ctx, &source, refs); err != nil {
+		if known.sample, err = c.frameCounter.Frames(ctx, &source, refs); err != nil {
 			return err
 		}
 		c.addFinding(
@@ -108,7 +109,7 @@ func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 			fmt.Sprintf(
 				"the frames of %d episodes are unchanged and keep the statistics of the source; "+
 					"quantiles of the whole dataset are those of %d evenly spaced frames",
-				k.episodes,
+				known.episodes,
 				len(refs),
 			),
 		)

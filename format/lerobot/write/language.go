@@ -46,8 +46,8 @@ func languageColumn(key string) (outColumn, error) {
 			continue
 		}
 		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, d))
-		leaf, at := leafOf(d)
-		add(name, leaf, pqw.Arrow{Type: at})
+		leaf, arrowType := leafOf(d)
+		add(name, leaf, pqw.Arrow{Type: arrowType})
 	}
 	add(
 		"tool_calls",
@@ -78,6 +78,7 @@ func languageColumn(key string) (outColumn, error) {
 // languageFields lists the fields of an element before its tool calls. Events have no timestamp.
 var languageFields = []string{"role", "content", "style", "timestamp", "camera"}
 
+// languageItem is an element of a language column. A nil field is null.
 type languageItem struct {
 	Role      *string           `json:"role"`
 	Content   *string           `json:"content"`
@@ -103,8 +104,8 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 			}
 		}
 		if len(items) == 0 {
-			for _, l := range leaves {
-				l.Null(0, 1)
+			for _, leaf := range leaves {
+				leaf.Null(newRow, emptyList)
 			}
 			continue
 		}
@@ -120,6 +121,7 @@ const (
 	newRow     = 0 // repetition: the first value of a row
 	sameRow    = 1 // repetition: the next item of a row
 	sameItem   = 2 // repetition: the next tool call of an item
+	emptyList  = 1 // definition: the row has an empty list
 	itemLevel  = 3 // definition: the item exists, its field is null
 	fieldLevel = 4 // definition: the field exists; a list in it is empty
 	callLevel  = 6 // definition: a tool call exists

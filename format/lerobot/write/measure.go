@@ -15,13 +15,13 @@ import (
 func (c *conversion) measureCameras(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
-		still := f.fromStills || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
-		if !still && (f.Kind != robocache.KindVideo || c.library == nil) {
+		isStill := f.fromStills || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
+		if !isStill && (f.Kind != robocache.KindVideo || c.library == nil) {
 			continue
 		}
 		ref := make([]robocache.FrameRef, 1)
 		for _, e := range c.options.Episodes {
-			measured, err := c.measureEpisode(ctx, f, e, still, ref)
+			measured, err := c.measureEpisode(ctx, f, e, isStill, ref)
 			if err != nil {
 				return err
 			}
@@ -38,15 +38,15 @@ func (c *conversion) measureEpisode(
 	ctx context.Context,
 	f *feature,
 	e int,
-	still bool,
+	isStill bool,
 	ref []robocache.FrameRef,
 ) (bool, error) {
 	n := c.src.Len(e)
 	if n == 0 {
 		return false, nil
 	}
-	rows := []int{0, n / 2, n - 1}
-	if !still {
+	rows := []int{0, n / 2, n - 1} // a row can lack its still image
+	if !isStill {
 		rows = rows[:1]
 	}
 	for _, k := range rows {
@@ -57,7 +57,7 @@ func (c *conversion) measureEpisode(
 		if err != nil || ref[0].Missing {
 			continue // The error is reported when the episode is converted.
 		}
-		if still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path) {
+		if isStill && f.measureStill(&ref[0]) || !isStill && c.measureVideo(ctx, f, ref[0].Path) {
 			return true, nil
 		}
 	}
@@ -93,11 +93,11 @@ func (c *conversion) displaySize(ctx context.Context, path string) (w, h int, er
 		return w, h, err
 	}
 	defer file.Release()
-	se := file.Index.Entries()[0]
-	if se.Rotation%180 != 0 {
-		return se.Height, se.Width, nil
+	entry := file.Index.Entries()[0]
+	if entry.Rotation%180 != 0 {
+		return entry.Height, entry.Width, nil
 	}
-	return se.Width, se.Height, nil
+	return entry.Width, entry.Height, nil
 }
 
 // measureStill reads the size of a stream of still images from an image. It returns false if this

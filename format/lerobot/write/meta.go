@@ -40,8 +40,8 @@ func (w *Writer) writeTexts(ctx context.Context) error {
 	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
-	for _, n := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
-		if err := w.putFile(ctx, n, w.cfg.Extra[n]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
+		if err := w.putFile(ctx, name, w.cfg.Extra[name]); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 	}
 	leaves := valuesOf(columns)
 	for i, text := range w.texts {
-		leaves[0].Int64(int64(i), 0, 1)
+		leaves[0].Int64(int64(i), 0, 1) // level 1: the value is not null
 		leaves[1].Text(text, 0, 1)
 	}
 	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
@@ -99,6 +99,7 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 // jsonObject is a JSON object that keeps the order of its keys.
 type jsonObject []jsonField
 
+// jsonField is a key of a jsonObject with its value.
 type jsonField struct {
 	key   string
 	value any
@@ -158,7 +159,7 @@ func (w *Writer) infoText() (_ []byte, err error) {
 			splits["train"] = fmt.Sprintf("0:%d", n)
 		}
 	}
-	o := jsonObject{
+	info := jsonObject{
 		{"codebase_version", cmp.Or(w.cfg.Version, writtenVersion)},
 		{"fps", fpsNumber(w.cfg.FPS)},
 		{"features", features},
@@ -174,14 +175,14 @@ func (w *Writer) infoText() (_ []byte, err error) {
 		{"splits", splits},
 	}
 	if w.cfg.perEpisode() {
-		o = w.episodePaths(o)
+		info = w.episodePaths(info)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.cfg.Info)) {
 		if !slices.Contains(infoKeys, key) {
-			o = append(o, jsonField{key, w.cfg.Info[key]})
+			info = append(info, jsonField{key, w.cfg.Info[key]})
 		}
 	}
-	return indentedJSON(o)
+	return indentedJSON(info)
 }
 
 // featureInfo returns the entry of a feature in info.json.
@@ -204,17 +205,17 @@ func (w *Writer) featureInfo(f *robocache.Feature) jsonObject {
 	case robocache.KindEvent:
 		dtype = "language"
 	}
-	o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
+	entry := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
 	if f.Relative != nil {
-		o = append(o, jsonField{"relative", f.Relative})
+		entry = append(entry, jsonField{"relative", f.Relative})
 	}
 	if f.Kind == robocache.KindVideo {
-		o = append(o, jsonField{"info", w.cameras[f.Key].videoInfo(w.cfg.FPS)})
+		entry = append(entry, jsonField{"info", w.cameras[f.Key].videoInfo(w.cfg.FPS)})
 	} else if unit := depthUnit(f); unit != "" {
 		depth := jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}
-		o = append(o, jsonField{"info", depth})
+		entry = append(entry, jsonField{"info", depth})
 	}
-	return o
+	return entry
 }
 
 // infoKeys lists the keys of info.json in their order.

@@ -397,13 +397,13 @@ func (c *Config) validate() error {
 	if c.ChunksSize < 0 || c.ChunksSize > maxFileNumber+1 {
 		return misuse(nil, "chunks_size", "1 to 1000", jsonText(c.ChunksSize), "")
 	}
-	for to, usual := range map[*int64]int64{
+	for to, defaultValue := range map[*int64]int64{
 		&c.DataFileBytes:  defaultDataBytes,
 		&c.VideoFileBytes: defaultVideoBytes,
 		&c.StatsBudget:    defaultStatsBudget,
 	} {
 		if *to <= 0 {
-			*to = usual
+			*to = defaultValue
 		}
 	}
 	if c.Encoders <= 0 {
@@ -415,10 +415,10 @@ func (c *Config) validate() error {
 	}
 	for i := range c.Features {
 		f := &c.Features[i]
-		bad := ""
+		problem := ""
 		switch {
 		case seen[f.Key]:
-			bad = "declared twice, or a bookkeeping feature that the writer adds itself"
+			problem = "declared twice, or a bookkeeping feature that the writer adds itself"
 		case f.Key == "" || strings.ContainsAny(f.Key, "/\x00") || f.Key == "task":
 			return robocache.Unsupported(
 				"write lerobot",
@@ -426,13 +426,13 @@ func (c *Config) validate() error {
 				"a feature's name may not be empty, hold '/' or NUL, or be 'task'",
 			).WithHint("rename the stream")
 		case len(f.Shape) > 0 && slices.Min(f.Shape) <= 0:
-			bad = "a shape with an axis of length 0"
+			problem = "a shape with an axis of length 0"
 		case f.Kind == robocache.KindVideo &&
 			(strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")):
-			bad = "the name of a camera is the name of a folder: no leading dot, no backslash"
+			problem = "the name of a camera is the name of a folder: no leading dot, no backslash"
 		}
-		if bad != "" {
-			return misuse(robocache.Where{"stream": f.Key}, bad, "", "", "")
+		if problem != "" {
+			return misuse(robocache.Where{"stream": f.Key}, problem, "", "", "")
 		}
 		seen[f.Key] = true
 		if _, err := nodeOf(f); err != nil {
@@ -464,6 +464,7 @@ func WhyDropped(f *robocache.Feature) string {
 	return ""
 }
 
+// jsonText returns v as JSON text.
 func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }
 
 // wholeMebibytes returns a size in whole MiB, at least 1, as info.json states it.

@@ -18,8 +18,8 @@ const episodesVersion = "v2.1"
 // perEpisode reports whether each episode has a table, and an mp4 of each camera.
 func (c *Config) perEpisode() bool { return c.Version == episodesVersion }
 
-// fileName returns the name of a numbered file. pattern has a verb for the number of the chunk and
-// one for the file.
+// fileName returns the name of a numbered file. pattern is a format with %d for the number of the
+// chunk and %s for the name of the file.
 func (c *Config) fileName(pattern string, chunk, file int) string {
 	name := fmt.Sprintf("file-%03d", file)
 	if c.perEpisode() {
@@ -37,6 +37,7 @@ type episodeLines struct {
 	files  []store.Writer // episodeFiles; none before the first episode
 }
 
+// writeRows appends a line per episode to each file.
 func (e *episodeLines) writeRows(ctx context.Context, rows []*writtenEpisode) error {
 	for _, name := range episodeFiles[len(e.files):] {
 		e.writer.recordFile(name)
@@ -80,6 +81,7 @@ func (e *episodeLines) statistics(r *writtenEpisode) (json.RawMessage, error) {
 	return stats.Marshal(all)
 }
 
+// endFile completes both files.
 func (e *episodeLines) endFile() error {
 	for i, out := range e.files {
 		if err := out.Commit(); err != nil {
@@ -89,6 +91,7 @@ func (e *episodeLines) endFile() error {
 	return nil
 }
 
+// abortFile removes both files.
 func (e *episodeLines) abortFile() {
 	for _, out := range e.files {
 		out.Abort()
@@ -111,7 +114,8 @@ func (w *Writer) writeTaskLines(ctx context.Context) error {
 	return w.putFile(ctx, "meta/tasks.jsonl", b.Bytes())
 }
 
-// episodePaths returns info.json of v3.0 with the paths and totals of v2.1.
+// episodePaths converts the fields of info.json from v3.0 to v2.1. The limits of file sizes become
+// totals, and the paths those of files per episode.
 func (w *Writer) episodePaths(info jsonObject) (out jsonObject) {
 	n := w.episodeCount()
 	for _, field := range info {

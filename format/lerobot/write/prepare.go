@@ -22,6 +22,7 @@ type preparedEpisode struct {
 	notes   []preparedNote
 }
 
+// preparedNote is a remark about the images of camera Key, which reportNotes turns into a finding.
 type preparedNote struct {
 	Code string `json:"code"`
 	Key  string `json:"key"`
@@ -87,16 +88,16 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// groupFrames returns the frames of a camera to encode: of each episode without an error all of
-// them, or those at the two ends of a copied segment. Frames of one codec are one group. n is the
-// number of the first episode.
+// groupFrames returns the frames of camera key that must be encoded, with one group per codec. An
+// episode is encoded as a whole, or only at the two ends of a segment that is copied. Episodes with
+// an error are skipped. n is the number of the first episode.
 func (w *Writer) groupFrames(key string, eps []*EpisodeData, errs []error, n int) []*encodedGroup {
 	var groups []*encodedGroup
 	byCodec := map[video.Codec]*encodedGroup{}
-	add := func(codec video.Codec, how VideoConfig, ep *EpisodeData, target encodedTarget) {
+	add := func(codec video.Codec, config VideoConfig, ep *EpisodeData, target encodedTarget) {
 		g := byCodec[codec]
 		if g == nil {
-			g = &encodedGroup{writer: w, camera: w.cameras[key], video: how, number: n}
+			g = &encodedGroup{writer: w, camera: w.cameras[key], video: config, number: n}
 			if codec != "" {
 				g.suffix = "-" + string(codec)
 			}
@@ -110,12 +111,12 @@ func (w *Writer) groupFrames(key string, eps []*EpisodeData, errs []error, n int
 		if errs[i] != nil {
 			continue
 		}
-		p := ep.Videos[key]
-		if p.Library == nil {
+		videoPart := ep.Videos[key]
+		if videoPart.Library == nil {
 			add("", w.cfg.Video, ep, encodedTarget{episode: i})
 			continue
 		}
-		for part, end := range p.Ends {
+		for part, end := range videoPart.Ends {
 			if end.N == 0 {
 				continue
 			}
@@ -202,11 +203,11 @@ func (w *Writer) Forget(ep *EpisodeData) {
 func (w *Writer) reportNotes(notes []preparedNote) {
 	for _, n := range notes {
 		if n.Code == "codec-replaced" {
-			if c := w.cameras[n.Key]; c.reportedReplacement {
+			camera := w.cameras[n.Key]
+			if camera.reportedReplacement {
 				continue
-			} else {
-				c.reportedReplacement = true
 			}
+			camera.reportedReplacement = true
 		}
 		w.addFinding(robocache.SeverityInfo, n.Code, n.Key, w.written, n.Text, 0)
 	}
@@ -220,6 +221,7 @@ type keptPart struct {
 	Notes    []preparedNote `json:"notes,omitempty"`
 }
 
+// keptEpisode is the range of frames of an episode in a kept file, with the counts of their pixels.
 type keptEpisode struct {
 	From       int           `json:"from"`
 	To         int           `json:"to"`
@@ -233,11 +235,11 @@ func (g *encodedGroup) writeKept(file string) (err error) {
 	if err != nil {
 		return err
 	}
-	k := keptPart{Size: stat.Size(), Notes: g.notes}
+	kept := keptPart{Size: stat.Size(), Notes: g.notes}
 	for _, p := range g.parts {
-		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.pixels})
+		kept.Episodes = append(kept.Episodes, keptEpisode{p.from, p.to, p.pixels})
 	}
-	encoded, err := json.Marshal(k)
+	encoded, err := json.Marshal(kept)
 	if err != nil {
 		return err
 	}

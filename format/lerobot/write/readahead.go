@@ -25,6 +25,7 @@ type turn struct {
 	encodeError       error // its images cannot be decoded or encoded
 }
 
+// addFinding appends a finding to those of the episode.
 func (t *turn) addFinding(s robocache.Severity, code string, where robocache.Where, msg string) {
 	t.findings = append(
 		t.findings,
@@ -47,36 +48,39 @@ const (
 	groupPixels = 256 << 20
 	// Least number of rows, unless the option group_rows states another. Small datasets are encoded
 	// in few groups.
-	groupLeast  = 1024
-	groupStills = 256 // rows with still images, which are in memory with their episode
+	groupLeast = 1024
+	// Most rows if there are still images, which are in memory with their episode.
+	groupStills = 256
 )
 
 // groupEpisodes divides the episodes into groups that are read and encoded together. The groups
 // depend on the dataset only, not on the machine (write.C9).
 func (c *conversion) groupEpisodes() [][]int {
-	pixels, encodes, stills, total := 0, false, false, 0
+	pixels, hasVideo, hasStills, total := 0, false, false, 0
 	for i := range c.features {
 		f := &c.features[i]
 		switch {
 		case f.fromStills, f.Kind == robocache.KindVideo:
-			encodes = true
+			hasVideo = true
 			pixels = max(pixels, f.Width*f.Height)
 		case f.Kind == robocache.KindImage:
-			stills = true
+			hasStills = true
 		}
 	}
 	for _, e := range c.options.Episodes {
 		total += c.src.Len(e)
 	}
-	limit := min(groupRows, max(groupPixels/max(pixels, 1), 1), max(total/8, c.options.groupRows))
-	if stills {
+	rowsByPixels := max(groupPixels/max(pixels, 1), 1)
+	rowsByShare := max(total/8, c.options.groupRows) // divides a small dataset into few groups
+	limit := min(groupRows, rowsByPixels, rowsByShare)
+	if hasStills {
 		limit = min(limit, groupStills)
 	}
 	var out [][]int
 	rows := 0
 	for i, e := range c.options.Episodes {
 		n := c.src.Len(e)
-		if k := len(out); k > 0 && encodes && rows+n <= limit {
+		if k := len(out); k > 0 && hasVideo && rows+n <= limit {
 			out[k-1] = append(out[k-1], i)
 			rows += n
 			continue
@@ -87,11 +91,12 @@ func (c *conversion) groupEpisodes() [][]int {
 	return out
 }
 
-// prepareGroup reads the episodes of a group and encodes their frames.
+// prepareGroup reads the episodes of a group and encodes their frames. group holds positions in
+// options.Episodes. Errors are stored in the turns.
 func (c *conversion) prepareGroup(ctx context.Context, w *Writer, group []int) []*turn {
 	turns := make([]*turn, len(group))
 	var eps []*EpisodeData
-	var of []*turn
+	var turnsOfEpisodes []*turn
 	for k, i := range group {
 		t := &turn{position: i, episode: c.options.Episodes[i]}
 		turns[k] = t
@@ -101,11 +106,11 @@ func (c *conversion) prepareGroup(ctx context.Context, w *Writer, group []int) [
 		}
 		if t.readError == nil && t.mapping.New >= 0 {
 			eps = append(eps, t.data)
-			of = append(of, t)
+			turnsOfEpisodes = append(turnsOfEpisodes, t)
 		}
 	}
 	for k, err := range w.Prepare(ctx, eps, group[0]) {
-		of[k].encodeError = err
+		turnsOfEpisodes[k].encodeError = err
 	}
 	return turns
 }
@@ -161,17 +166,17 @@ func (c *conversion) readAhead(ctx context.Context, w *Writer, consume func(*tur
 	var admit sync.WaitGroup
 	var work errgroup.Group
 	groups := c.groupEpisodes()
-	r := newLimiter(c.options.Threads+1, aheadBytes)
+	admission := newLimiter(c.options.Threads+1, aheadBytes)
 	// Runs before the caller stops the writer.
-	defer func() { stop(); r.close(); admit.Wait(); _ = work.Wait() }()
-	places := make([]chan []*turn, len(groups))
-	for i := range places {
-		places[i] = make(chan []*turn, 1)
+	defer func() { stop(); admission.close(); admit.Wait(); _ = work.Wait() }()
+	results := make([]chan []*turn, len(groups)) // each receives the turns of one group
+	for i := range results {
+		results[i] = make(chan []*turn, 1)
 	}
 	work.SetLimit(c.options.Threads)
 	admit.Go(func() {
 		for i := range groups {
-			if !r.enter(c.estimateBytes(groups[i])) {
+			if !admission.enter(c.estimateBytes(groups[i])) {
 				return
 			}
 			work.Go(func() error {
@@ -180,8 +185,8 @@ func (c *conversion) readAhead(ctx context.Context, w *Writer, consume func(*tur
 				for _, t := range turns {
 					size += t.size()
 				}
-				r.finished(c.estimateBytes(groups[i]), size)
-				places[i] <- turns
+				admission.finished(c.estimateBytes(groups[i]), size)
+				results[i] <- turns
 				return nil
 			})
 		}
@@ -189,7 +194,7 @@ func (c *conversion) readAhead(ctx context.Context, w *Writer, consume func(*tur
 	for i := range groups {
 		var turns []*turn
 		select {
-		case turns = <-places[i]:
+		case turns = <-results[i]:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -201,14 +206,15 @@ func (c *conversion) readAhead(ctx context.Context, w *Writer, consume func(*tur
 			}
 			turns[k] = nil
 		}
-		r.leave(size)
+		admission.leave(size)
 	}
 	return nil
 }
 
 // writeEpisodes writes the episodes in order.
 func (c *conversion) writeEpisodes(ctx context.Context, w *Writer) error {
-	// skip leaves out an episode if its error permits this. Otherwise it returns the error.
+	// skip leaves out an episode if SkipBad and its error permit this. Otherwise it returns the
+	// error, located by the key place.
 	skip := func(t *turn, err error, place string, skippable bool) error {
 		if ctx.Err() != nil || !c.options.SkipBad || !skippable || !robocache.Bad(err) {
 			return robocache.At(err, robocache.Where{place: c.src.Info().EpisodeIndex(t.episode)})
@@ -268,6 +274,7 @@ type limiter struct {
 	closed       bool
 }
 
+// newLimiter returns a limiter that admits at most atOnce groups, with limit bytes in total.
 func newLimiter(atOnce int, limit int64) *limiter {
 	r := &limiter{maxInside: atOnce, maxBytes: limit}
 	r.changed = sync.NewCond(&r.mu)
@@ -323,6 +330,7 @@ func (r *limiter) leave(size int64) {
 	r.changed.Broadcast()
 }
 
+// close makes enter return false, also in goroutines that wait.
 func (r *limiter) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

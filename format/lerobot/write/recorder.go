@@ -122,7 +122,7 @@ type tail struct {
 	bytes               int64
 	files               []string // written by the last save
 
-	// The state of the dataset before the first of episodes.
+	// The state of the dataset before the first episode of the tail.
 	base  recorded
 	tasks []string
 	head  map[string][]byte // content of the files that cover all episodes
@@ -181,9 +181,9 @@ func NewRecorder(
 	if err := os.MkdirAll(r.ownDir, 0o777); err != nil {
 		return nil, err
 	}
-	ready := false
+	isReady := false
 	defer func() {
-		if !ready {
+		if !isReady {
 			r.releaseFolder()
 		}
 	}()
@@ -200,11 +200,11 @@ func NewRecorder(
 		return nil, err
 	}
 	r.cfg.Video.Behind = true
-	existingValue, err := existing(ctx)
+	have, err := existing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.resumeDataset(existingValue); err != nil {
+	if err := r.resumeDataset(have); err != nil {
 		return nil, err
 	}
 	if r.tail, err = r.beginTail(ctx, r.saved.NextFile); err != nil {
@@ -229,7 +229,7 @@ func NewRecorder(
 		return nil, err
 	}
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
-	ready = true
+	isReady = true
 	return r, nil
 }
 
@@ -275,7 +275,8 @@ func (r *Recorder) removeUnfinished() error {
 	return nil
 }
 
-// resumeDataset continues the existing dataset. It rejects a configuration that differs from it.
+// resumeDataset continues the dataset have, or begins a new one if have is nil. It rejects a
+// configuration whose rate, features or streams differ from those of the dataset.
 func (r *Recorder) resumeDataset(have *Recorded) error {
 	r.saved = recorded{
 		exact:      true,
@@ -310,8 +311,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
 				return differs(
 					"schema",
-					append(want, "no such feature")[min(i, len(want))],
-					append(got, "nothing")[min(i, len(got))],
+					textAt(want, i, "no such feature"),
+					textAt(got, i, "nothing"),
 				)
 			}
 		}
@@ -322,9 +323,18 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
 	r.counters.Episodes, r.counters.Frames = have.Episodes, have.Frames
 	r.resumeStats(have)
+	// A README.md that exists may be a person's text, so the recorder does not replace it.
 	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
 	r.saved.ownsReadme = err != nil || len(b) == 0
 	return nil
+}
+
+// textAt returns the text at position i, or missing if there is none.
+func textAt(texts []string, i int, missing string) string {
+	if i < len(texts) {
+		return texts[i]
+	}
+	return missing
 }
 
 // featureTexts returns a sorted text for each feature. Equal features have equal texts.
@@ -367,7 +377,7 @@ func (r *Recorder) resumeStats(have *Recorded) {
 // checkEncoders rejects features that this machine cannot encode, and a queue that is too small for
 // one row. NewRecorder calls it, so the error occurs before the robot moves.
 func (r *Recorder) checkEncoders(ctx context.Context) error {
-	var row int64
+	var rowBytes int64
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		channels := 3
@@ -382,16 +392,16 @@ func (r *Recorder) checkEncoders(ctx context.Context) error {
 				"video of other than 3 colour channels, or one of depth, is not recorded",
 			).WithHint(`grey images: declare dtype "image", which keeps them without loss`)
 		case f.Kind == robocache.KindVideo:
-			how, err := r.codingOf(f)
+			coding, err := r.codingOf(f)
 			if err != nil {
 				return err
 			}
 			cfg := video.EncodeConfig{
-				Codec:  video.Codec(how.Codec),
+				Codec:  video.Codec(coding.Codec),
 				Width:  f.Width,
 				Height: f.Height,
 				Rate:   r.cfg.FPS,
-				Preset: how.Preset,
+				Preset: coding.Preset,
 				Gray12: f.Depth != nil,
 			}
 			err = video.CanEncode(ctx, cfg)
@@ -414,12 +424,12 @@ func (r *Recorder) checkEncoders(ctx context.Context) error {
 				string(f.Kind),
 			)
 		}
-		row += int64(pixelBytes(f))
+		rowBytes += int64(pixelBytes(f))
 	}
-	if row > r.counters.QueueBytes {
+	if rowBytes > r.counters.QueueBytes {
 		return robocache.Misuse(opRecord, nil, "queue_bytes").
 			Expected(
-				fmt.Sprintf("room for the images of one row, %d bytes", row),
+				fmt.Sprintf("room for the images of one row, %d bytes", rowBytes),
 				strconv.FormatInt(r.counters.QueueBytes, 10),
 			)
 	}
@@ -445,14 +455,14 @@ func (r *Recorder) checkAllowed() error {
 // states one codec for all files of a camera. Depth is encoded without loss, with a preset that is
 // fast enough for a robot's loop.
 func (r *Recorder) codingOf(f *robocache.Feature) (VideoConfig, error) {
-	how := r.cfg.Video
+	coding := r.cfg.Video
 	if f.Depth != nil {
-		return VideoConfig{GOP: how.GOP, Preset: "ultrafast", Behind: how.Behind}, nil
+		return VideoConfig{GOP: coding.GOP, Preset: "ultrafast", Behind: coding.Behind}, nil
 	}
 	if r.saved.Info == nil || f.Codec == "" {
-		return how, nil
+		return coding, nil
 	}
-	if c := how.Codec; c != "" && c != f.Codec {
+	if c := coding.Codec; c != "" && c != f.Codec {
 		return VideoConfig{}, robocache.Misuse(
 			opRecord,
 			robocache.Where{"stream": f.Key},
@@ -460,8 +470,8 @@ func (r *Recorder) codingOf(f *robocache.Feature) (VideoConfig, error) {
 		).Expected(f.Codec, c).
 			WithHint("leave video_codec out, or record into another folder")
 	}
-	how.Codec = f.Codec
-	return how, nil
+	coding.Codec = f.Codec
+	return coding, nil
 }
 
 // pixelBytes returns the size of an image as AddFrame receives it, or 0 for other features. Depth

@@ -107,7 +107,8 @@ func (r *Recorder) AddFrame(
 	return true, nil
 }
 
-// checkValues checks the values of a row. need is the number of bytes of its images.
+// checkValues checks the sizes of a row's values, and that numbers are finite. need is the number
+// of bytes of its images.
 func (r *Recorder) checkValues(rows [][]byte, texts map[string]string) (need int64, err error) {
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
@@ -193,29 +194,30 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 		return nil
 	}
 	size := f.DType.Size()
+	// A float is not finite if all bits of its exponent are set. NaN also has a mantissa.
 	for k := 0; k+size <= len(row); k += size {
 		v := row[k : k+size]
-		var exponent, full, mantissa uint64
+		var exponent, allSet, mantissa uint64
 		switch f.DType {
 		case robocache.Float64:
 			b := binary.LittleEndian.Uint64(v)
 			exponent = b >> 52 & 0x7ff
-			full = 0x7ff
+			allSet = 0x7ff
 			mantissa = b << 12
 		case robocache.Float32:
 			b := binary.LittleEndian.Uint32(v)
 			exponent = uint64(b >> 23 & 0xff)
-			full = 0xff
+			allSet = 0xff
 			mantissa = uint64(b << 9)
 		case robocache.Float16:
 			b := binary.LittleEndian.Uint16(v)
 			exponent = uint64(b >> 10 & 0x1f)
-			full = 0x1f
+			allSet = 0x1f
 			mantissa = uint64(b << 6)
 		default:
 			return nil
 		}
-		isFinite := exponent != full
+		isFinite := exponent != allSet
 		if !isFinite && !r.allowsNaN(f.Key) {
 			return r.notFinite(f, k/size, mantissa != 0)
 		}
@@ -460,9 +462,10 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 		ep.FrameStats[key] = fd.pixels
 		size += fd.size
 	}
+	// Completes an earlier save that failed.
 	if err := r.applyStaged(ctx); err != nil {
 		return err
-	} // Completes an earlier save that failed.
+	}
 	if err := r.saveEpisode(ctx, ep, size, r.nativeOf(e)); err != nil {
 		return err
 	}
@@ -500,19 +503,19 @@ func mergeStats(a, b *robocache.FeatureStats, estimate bool) *robocache.FeatureS
 		}
 		return b
 	}
-	m := stats.MomentsOf(a)
-	m.Merge(stats.MomentsOf(b))
-	out := m.Stats()
+	moments := stats.MomentsOf(a)
+	moments.Merge(stats.MomentsOf(b))
+	out := moments.Stats()
 	out.Shape = b.Shape
 	out.Count = a.Count + b.Count
 	if estimate && len(a.Quantiles) > 0 {
 		out.Quantiles = maps.Clone(b.Quantiles)
-		wa, wb := float64(a.Count)/float64(out.Count), float64(b.Count)/float64(out.Count)
+		weightA, weightB := float64(a.Count)/float64(out.Count), float64(b.Count)/float64(out.Count)
 		for name, q := range b.Quantiles {
-			if of := a.Quantiles[name]; len(of) == len(q) {
+			if other := a.Quantiles[name]; len(other) == len(q) {
 				mean := make([]float64, len(q))
 				for c := range q {
-					mean[c] = wa*of[c] + wb*q[c]
+					mean[c] = weightA*other[c] + weightB*q[c]
 				}
 				out.Quantiles[name] = mean
 			}

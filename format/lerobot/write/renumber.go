@@ -47,7 +47,7 @@ func renumber(
 	}
 }
 
-// shiftRow subtracts shift[column] from the numbers of a row.
+// shiftRow subtracts shift[column] from the numbers of a row. Nulls and other columns stay.
 func shiftRow(row parquet.Row, shift map[int]int64) {
 	for k, v := range row {
 		by, ok := shift[v.Column()]

@@ -67,7 +67,7 @@ func (r *Recorder) beginTail(ctx context.Context, file int) (tail, error) {
 }
 
 // unusedNumbers returns how many episode indices and row indices below the next free ones are not
-// in use.
+// in use. Adding them to the numbers of episodes and rows gives the next free indices.
 func (r *Recorder) unusedNumbers() shardPlace {
 	have := &r.saved.Recorded
 	return shardPlace{
@@ -90,8 +90,8 @@ func (r *Recorder) saveEpisode(
 	native *nativeEpisode,
 ) error {
 	t := r.tail
-	full := len(t.episodes) == tailEpisodes || len(t.episodes) > 0 && t.bytes+size > tailBytes
-	if full {
+	isFull := len(t.episodes) == tailEpisodes || len(t.episodes) > 0 && t.bytes+size > tailBytes
+	if isFull {
 		var err error
 		if t, err = r.beginTail(ctx, t.nextFile); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (r *Recorder) saveEpisode(
 	if err := r.rewriteTail(ctx, t, wholeName); err != nil {
 		return err
 	}
-	if full {
+	if isFull { // no later save rewrites the episodes of the old tail
 		if err := r.removeEncoded(old, t.episodes); err != nil {
 			return err
 		}
@@ -125,9 +125,10 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 		return err
 	}
 	defer robocache.LocateIn(&err, "dataset", r.dir)
+	// Completes an earlier save that failed.
 	if err := r.applyStaged(ctx); err != nil {
 		return err
-	} // Completes an earlier save that failed.
+	}
 	t := r.tail
 	last := len(t.episodes) - 1
 	if r.counters.Episodes == 0 {
@@ -174,7 +175,7 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	}
 	defer dst.Close()
 	next, tasks := t.base, t.tasks
-	before := r.tail.files
+	oldFiles := r.tail.files
 	t.files = nil
 	t.nextFile = t.firstFile
 	if len(t.episodes) == 0 {
@@ -195,16 +196,16 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 		last.recording = nil
 	}
 	if name == shrunkName {
-		gone := slices.DeleteFunc(
-			slices.Clone(before),
+		removed := slices.DeleteFunc(
+			slices.Clone(oldFiles),
 			func(file string) bool { return slices.Contains(t.files, file) },
 		)
 		for _, ep := range r.tail.episodes[len(t.episodes):] {
 			if ep.recordingName != "" {
-				gone = append(gone, ep.recordingName)
+				removed = append(removed, ep.recordingName)
 			}
 		}
-		encoded, err := json.Marshal(gone)
+		encoded, err := json.Marshal(removed)
 		if err != nil {
 			return err
 		}
@@ -220,16 +221,17 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	return nil
 }
 
-// writeTail writes the episodes of t into dst. It returns the statistics and tasks of the dataset
-// with them.
+// writeTail writes the episodes of t, and the files that cover all episodes, into dst. next is the
+// state of the dataset with these episodes, and tasks are all tasks. It sets the files of t and the
+// number of its next file.
 func (r *Recorder) writeTail(
 	ctx context.Context,
 	dst *store.Local,
 	t *tail,
 ) (next recorded, tasks []string, err error) {
 	cfg := r.cfg
-	cfg.Encoders = 2
-	cfg.Frames = stats.AllFrames // the robot's loop needs the other cores
+	cfg.Encoders = 2 // the robot's loop needs the other cores
+	cfg.Frames = stats.AllFrames
 	cfg.Shard = &shardPlace{
 		firstEpisode: t.firstEpisode,
 		firstRow:     t.firstRow,
@@ -259,21 +261,25 @@ func (r *Recorder) writeTail(
 			return next, tasks, err
 		}
 	}
+	// The other episodes got their statistics when they were added.
 	if last := &t.episodes[len(t.episodes)-1]; last.stats == nil {
 		last.stats = w.pending[len(w.pending)-1].stats
 	}
 	if err := w.Close(ctx); err != nil {
 		return next, tasks, err
 	}
-	number := func(chunk, file int) { t.nextFile = max(t.nextFile, chunk*cfg.ChunksSize+file+1) }
-	number(w.data.lastFile())
-	number(w.index.lastFile())
-	for _, c := range w.cameras {
-		number(c.chunk, c.file)
+	useNumber := func(chunk, file int) {
+		t.nextFile = max(t.nextFile, chunk*cfg.ChunksSize+file+1)
 	}
+	useNumber(w.data.lastFile())
+	useNumber(w.index.lastFile())
+	for _, c := range w.cameras {
+		useNumber(c.chunk, c.file)
+	}
+	episodes := t.firstEpisode + len(t.episodes) - r.unusedNumbers().firstEpisode
 	next = recorded{
 		Recorded:   r.saved.Recorded,
-		exact:      t.firstEpisode+len(t.episodes) == 1+r.unusedNumbers().firstEpisode,
+		exact:      episodes == 1, // quantiles of several episodes are estimated
 		pixels:     maps.Clone(t.base.pixels),
 		totals:     maps.Clone(t.base.totals),
 		ownsReadme: r.saved.ownsReadme,
@@ -307,7 +313,7 @@ func (n *recorded) addStats(ep tailEpisode) {
 // removeEncoded removes the encoded files of episodes that will not be written again. The episodes
 // of kept move to the new library.
 func (r *Recorder) removeEncoded(old, kept []tailEpisode) error {
-	_ = r.library.Close() // open files would keep their disk space
+	_ = r.library.Close() // a removed file keeps its disk space while it is open
 	for _, ep := range old {
 		for _, v := range ep.Videos {
 			_ = os.Remove(filepath.Join(r.partsDir, v.Path))
@@ -325,10 +331,12 @@ func (r *Recorder) removeEncoded(old, kept []tailEpisode) error {
 	return nil
 }
 
-// writeHead writes the files that cover all episodes.
+// writeHead writes the files that cover all episodes, such as info.json and the statistics.
 func (r *Recorder) writeHead(ctx context.Context, w *Writer, next *recorded) error {
 	unused := r.unusedNumbers()
-	w.cfg.Shard = &unused // from here on, the writer counts all episodes
+	// The writer subtracts the numbers in Shard from its own. With the unused numbers, it counts
+	// all episodes of the dataset instead of those of the tail.
+	w.cfg.Shard = &unused
 	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
@@ -363,6 +371,7 @@ func (r *Recorder) writeHead(ctx context.Context, w *Writer, next *recorded) err
 	return w.putFile(ctx, "meta/info.json", info)
 }
 
+// countsText returns the content of the file countsName.
 func (n *recorded) countsText(episodes int) ([]byte, error) {
 	return json.Marshal(recordingCounts{episodes, n.exact, n.pixels})
 }
@@ -376,37 +385,39 @@ func (r *Recorder) infoText(w *Writer) ([]byte, error) {
 	if r.saved.Info == nil {
 		return text, nil
 	}
-	var have, now map[string]json.RawMessage
-	if err := decodeJSON("info.json", r.saved.Info, &have); err != nil {
+	var existing, written map[string]json.RawMessage
+	if err := decodeJSON("info.json", r.saved.Info, &existing); err != nil {
 		return nil, err
 	}
-	if err := decodeJSON("info.json", text, &now); err != nil {
+	if err := decodeJSON("info.json", text, &written); err != nil {
 		return nil, err
 	}
+	// isWhole reports whether a split covers all episodes of the existing dataset. Its total can be
+	// wrong, so the actual number is also accepted.
 	isWhole := func(split string) bool {
-		claimed := fmt.Sprintf("0:%s", have["total_episodes"])
+		claimed := fmt.Sprintf("0:%s", existing["total_episodes"])
 		return split == claimed || split == fmt.Sprintf("0:%d", r.saved.Episodes)
 	}
 	var splits map[string]string
-	err = json.Unmarshal(have["splits"], &splits)
+	err = json.Unmarshal(existing["splits"], &splits)
 	if err == nil && (len(splits) == 0 || len(splits) == 1 && isWhole(splits["train"])) {
-		have["splits"] = now["splits"]
+		existing["splits"] = written["splits"]
 	}
 	keys := []string{"total_episodes", "total_frames", "total_tasks"}
 	if r.saved.Episodes == 0 { // the first episode determines the encoding of videos
 		keys = append(keys, "features")
 	}
 	for _, key := range keys {
-		have[key] = now[key]
+		existing[key] = written[key]
 	}
-	var o jsonObject
-	for _, key := range append(slices.Clone(infoKeys), slices.Sorted(maps.Keys(have))...) {
-		if v, ok := have[key]; ok {
-			o = append(o, jsonField{key, v})
-			delete(have, key)
+	var ordered jsonObject
+	for _, key := range append(slices.Clone(infoKeys), slices.Sorted(maps.Keys(existing))...) {
+		if v, ok := existing[key]; ok {
+			ordered = append(ordered, jsonField{key, v})
+			delete(existing, key)
 		}
 	}
-	return indentedJSON(o)
+	return indentedJSON(ordered)
 }
 
 // applyOrder lists files in the order in which they are moved into place. A concurrent reader sees
@@ -424,6 +435,7 @@ var applyOrder = []string{
 	infoName,
 }
 
+// infoName is the file that completes a dataset.
 const infoName = "meta/info.json"
 
 // applyStaged moves the staged files of a save or deletion into place, also those of a recorder
@@ -448,7 +460,7 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 		return err
 	}
 	files = append(files, gone...)
-	rank := func(name string) int {
+	rank := func(name string) int { // position in applyOrder
 		return slices.IndexFunc(
 			applyOrder,
 			func(prefix string) bool { return strings.HasPrefix(name, prefix) },
@@ -470,7 +482,7 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if name == infoName {
+		if name == infoName { // the files before info.json are durable before it
 			r.syncFolders(files)
 		}
 		to := filepath.Join(r.dir, name)
@@ -502,8 +514,8 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	return nil
 }
 
-// stagedFiles returns the names of the files in a staging directory, and of the files of the dataset
-// that it removes.
+// stagedFiles returns the names of the files in a staging directory, and of the files of the
+// dataset that it removes.
 func stagedFiles(dir string) (files, gone []string, err error) {
 	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

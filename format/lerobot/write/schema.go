@@ -24,8 +24,10 @@ type outColumn struct {
 // float16Type is FIXED_LEN_BYTE_ARRAY(2) with the Float16 annotation.
 type float16Type struct{ parquet.Type }
 
+// float16Logical is the Float16 annotation.
 var float16Logical = format.LogicalType{Value: &format.Float16Type{}}
 
+// LogicalType returns the Float16 annotation.
 func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
 
 // plainEncoded selects the plain encoding. The library's default for texts is a delta encoding that
@@ -68,12 +70,12 @@ func leafOf(d robocache.DType) (parquet.Node, pqw.ArrowType) {
 
 // scalarColumn returns a column with one value per row.
 func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
-	leaf, at := leafOf(d)
+	leaf, arrowType := leafOf(d)
 	if dictionary {
 		leaf = parquet.Encoded(leaf, &parquet.RLEDictionary)
 	}
 	return outColumn{
-		name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: at},
+		name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: arrowType},
 		hf: rawJSON(`{"dtype": %q, "_type": "Value"}`, d),
 	}
 }
@@ -81,8 +83,8 @@ func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
 // listColumn returns a column with depth nested lists per row. If fixed > 0, Arrow and the Hugging
 // Face metadata state it as the innermost length.
 func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
-	node, at := leafOf(d)
-	field := pqw.Arrow{Type: at}
+	node, arrowType := leafOf(d)
+	field := pqw.Arrow{Type: arrowType}
 	for range depth {
 		node = parquet.List(parquet.Optional(node))
 		field.Name = "element"
@@ -103,6 +105,7 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	return c
 }
 
+// rawJSON formats JSON text.
 func rawJSON(format string, a ...any) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(format, a...))
 }
@@ -218,7 +221,7 @@ func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map
 		meta["huggingface"] = string(hf)
 	}
 	var pairs [][2]string
-	for k, v := range meta { // at most one
+	for k, v := range meta { // at most one entry, so the order is fixed
 		pairs = append(pairs, [2]string{k, v})
 	}
 	meta["ARROW:schema"] = pqw.ArrowSchema(fields, pairs)

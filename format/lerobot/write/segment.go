@@ -31,7 +31,9 @@ func (s *segment) verdict() string {
 	return "encoded: " + s.reason
 }
 
-// recordIn records in m how the episode's frames of camera key are written.
+// recordIn records in m how the episode's frames of camera key are written: the verdict, the
+// numbers of hidden frames, and the numbers of frames that are encoded at the ends of a copied
+// segment.
 func (s *segment) recordIn(m *EpisodeMap, key string) {
 	m.Video[key] = s.verdict()
 	if s.before+s.behind > 0 {
@@ -124,8 +126,8 @@ func (c *conversion) refsReason(f *feature, refs []robocache.FrameRef) (reason s
 	return reason, nil
 }
 
-// planCopy plans to copy the frames of s, or those between its ends. If neither is possible, it sets
-// the reason.
+// planCopy plans to copy the frames of s, or those between its ends. If neither is possible, it
+// sets the reason.
 func (c *conversion) planCopy(ctx context.Context, f *feature, s *segment) error {
 	first := s.refs[0]
 	err := c.checkSize(ctx, f, first.Path)
@@ -185,24 +187,17 @@ func (c *conversion) planEnds(
 		return false, err
 	}
 	defer file.Release()
-	refused := !ok
-	if !refused {
-		continues, err := c.canContinue(
-			ctx,
-			f,
-			video.Part{
-				File: file,
-				From: first.Ordinal + head,
-				To:   first.Ordinal + len(s.refs) - tail,
-			},
-		)
-		if err != nil {
-			return false, err
-		}
-		refused = !continues
-	}
-	if refused {
+	if !ok {
 		return false, nil
+	}
+	between := video.Part{
+		File: file,
+		From: first.Ordinal + head,
+		To:   first.Ordinal + len(s.refs) - tail,
+	}
+	continues, err := c.canContinue(ctx, f, between)
+	if err != nil || !continues {
+		return false, err
 	}
 	s.head = head
 	s.tail = tail

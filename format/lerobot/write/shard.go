@@ -75,8 +75,10 @@ func (w *Writer) shardStart() shardPlace {
 	return *w.cfg.Shard
 }
 
+// episodeCount returns the number of episodes that this writer has written.
 func (w *Writer) episodeCount() int { return w.written - w.shardStart().firstEpisode }
 
+// frameCount returns the number of rows that this writer has written.
 func (w *Writer) frameCount() int64 { return w.rows - w.shardStart().firstRow }
 
 // shardSchema is the part of the plan that all shards of a conversion share.
@@ -90,12 +92,14 @@ type shardSchema struct {
 	Report     *Report             `json:"report"`
 }
 
+// shardFeature is a feature as written, with its key in the source.
 type shardFeature struct {
 	robocache.Feature
 	Source string `json:"source"`
 }
 
-// planShards examines the whole source as a conversion in one process would.
+// planShards examines the whole source as a conversion in one process would. It returns the
+// shardSchema as JSON.
 func planShards(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -125,7 +129,11 @@ func planShards(
 			if err != nil && !(c.options.SkipBad && robocache.Bad(err)) {
 				return nil, err
 			}
-			for _, text := range append(slices.Clone(meta.Tasks), "")[:max(1, len(meta.Tasks))] {
+			texts := meta.Tasks
+			if len(texts) == 0 {
+				texts = []string{""} // as tasksOf returns
+			}
+			for _, text := range texts {
 				if !known[text] && c.src.Len(e) > 0 {
 					known[text] = true
 					s.Tasks = append(s.Tasks, text)
@@ -133,9 +141,14 @@ func planShards(
 			}
 		}
 	}
+	// splitRanges needs to know which episodes are written. Empty ones are not.
 	for _, e := range c.options.Episodes {
-		c.report.Episodes = append(c.report.Episodes, EpisodeMap{New: min(0, c.src.Len(e)-1)})
-		c.report.NumEpisodes += min(1, c.src.Len(e))
+		m := EpisodeMap{New: -1}
+		if c.src.Len(e) > 0 {
+			m.New = 0
+			c.report.NumEpisodes++
+		}
+		c.report.Episodes = append(c.report.Episodes, m)
 	}
 	splits := c.splitRanges()
 	if len(src.Info().Splits) > 0 {
@@ -155,15 +168,15 @@ func (c *conversion) applyPlan() error {
 	if err := json.Unmarshal(c.options.Shard.Schema, &c.shardPlan); err != nil {
 		return robocache.Malformed("convert", nil, "the schema of the plan").WithCause(err)
 	}
-	differ := len(c.features) != len(c.shardPlan.Features)
-	for i := 0; i < len(c.features) && !differ; i++ {
+	isOther := len(c.features) != len(c.shardPlan.Features)
+	for i := 0; i < len(c.features) && !isOther; i++ {
 		f := &c.features[i]
-		s := &c.shardPlan.Features[i]
-		differ = f.source != s.Source || f.Key != s.Key || f.Kind != s.Kind
-		f.Width, f.Height, f.Channels = s.Width, s.Height, s.Channels
-		f.DType, f.Shape, f.Names = s.DType, s.Shape, s.Names
+		planned := &c.shardPlan.Features[i]
+		isOther = f.source != planned.Source || f.Key != planned.Key || f.Kind != planned.Kind
+		f.Width, f.Height, f.Channels = planned.Width, planned.Height, planned.Channels
+		f.DType, f.Shape, f.Names = planned.DType, planned.Shape, planned.Names
 	}
-	if differ {
+	if isOther {
 		return robocache.Malformed(
 			"convert",
 			nil,
@@ -183,6 +196,7 @@ func (c *conversion) setShardRange(cfg *Config) {
 	}
 	cfg.Tasks = c.shardPlan.Tasks
 	cfg.ChunksSize = maxFileNumber + 1
+	// There are ChunksSize² file numbers. With few shards, each gets one chunk of them.
 	files := cfg.ChunksSize * cfg.ChunksSize / max(s.Count, cfg.ChunksSize)
 	cfg.Shard = &shardPlace{
 		index:        s.Index,
@@ -261,6 +275,7 @@ func (w *Writer) sortNumbers(ctx context.Context) (map[string][]stats.Part, erro
 	return parts, nil
 }
 
+// compactJSON returns b without insignificant spaces.
 func compactJSON(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, b); err != nil {
@@ -472,11 +487,11 @@ func (m *shardMerge) infoText() (_ []byte, err error) {
 			return nil, err
 		}
 	}
-	var o jsonObject
+	var ordered jsonObject
 	for _, key := range infoKeys {
-		o = append(o, jsonField{key, m.info[key]})
+		ordered = append(ordered, jsonField{key, m.info[key]})
 	}
-	return indentedJSON(o)
+	return indentedJSON(ordered)
 }
 
 // writeStats writes the statistics of all shards.
@@ -568,6 +583,7 @@ func decodeJSON(what string, b []byte, v any) error {
 func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
+			// Each shard has its own folder, so only the end of the location is compared.
 			samePlace := path.Base(g.Where.String()) == path.Base(f.Where.String())
 			return g.Code == f.Code && g.Message == f.Message && samePlace
 		})

@@ -240,8 +240,9 @@ func (e *recording) alignRows(features []robocache.Feature) {
 		}
 		column := make([]byte, 0, size*e.rows)
 		for _, t := range e.rowTimes {
-			k := sort.Search(len(s.times), func(k int) bool { return s.times[k] > t }) - 1
-			column = append(column, s.data[k*size:(k+1)*size]...)
+			isAfter := func(k int) bool { return s.times[k] > t }
+			last := sort.Search(len(s.times), isAfter) - 1 // checkTime ensures that it exists
+			column = append(column, s.data[last*size:(last+1)*size]...)
 		}
 		e.columns[features[i].Key] = column
 	}
@@ -342,10 +343,13 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 	return d
 }
 
+// Info returns the description of the recording.
 func (d *nativeEpisode) Info() *robocache.Info { return &d.info }
 
+// Len returns the number of rows of the episode.
 func (d *nativeEpisode) Len(int) int { return len(d.native[RowClock].times) }
 
+// Episode returns the metadata of the episode, with each task once.
 func (d *nativeEpisode) Episode(context.Context, int) (robocache.Episode, error) {
 	ep := robocache.Episode{Index: int64(d.index), Length: d.Len(0)}
 	for _, text := range d.tasks {
@@ -356,6 +360,7 @@ func (d *nativeEpisode) Episode(context.Context, int) (robocache.Episode, error)
 	return ep, nil
 }
 
+// Times returns the timestamps of a stream, or those of the rows.
 func (d *nativeEpisode) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	if s := d.native[key]; s != nil {
 		return s.times, nil
@@ -363,6 +368,7 @@ func (d *nativeEpisode) Times(_ context.Context, _ int, key string) ([]int64, er
 	return d.native[RowClock].times, nil
 }
 
+// Gather copies samples of a stream into dst.
 func (d *nativeEpisode) Gather(
 	_ context.Context,
 	key string,
@@ -377,6 +383,7 @@ func (d *nativeEpisode) Gather(
 	return nil
 }
 
+// Text returns the task of each row.
 func (d *nativeEpisode) Text(_ context.Context, _ string, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	for i, row := range rows {
@@ -385,6 +392,7 @@ func (d *nativeEpisode) Text(_ context.Context, _ string, rows []robocache.Row) 
 	return out, nil
 }
 
+// Frames returns an error, because a recording has no images.
 func (d *nativeEpisode) Frames(
 	context.Context,
 	string,
@@ -397,6 +405,8 @@ func (d *nativeEpisode) Frames(
 // Capabilities returns an empty set.
 func (d *nativeEpisode) Capabilities() *robocache.Capabilities { return &robocache.Capabilities{} }
 
+// Stats returns nil, because a recording has no statistics.
 func (d *nativeEpisode) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
+// Close does nothing: the samples are in memory.
 func (d *nativeEpisode) Close() error { return nil }

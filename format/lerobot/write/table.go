@@ -37,8 +37,6 @@ func (w *Writer) createTable(
 	f, err := pqw.NewFile(out, schema, meta, writerIdentity)
 	if err != nil {
 		out.Abort()
-	}
-	if err != nil {
 		return nil, err
 	}
 	return &outTable{f, name, out}, nil
@@ -55,6 +53,7 @@ func groupBytes(chunks []*pqw.Chunk) (n int64) {
 	return n
 }
 
+// appendGroup appends a row group.
 func (t *outTable) appendGroup(rows int64, chunks []*pqw.Chunk) (err error) {
 	defer robocache.LocateIn(&err, "file", t.name)
 	return t.Append(rows, chunks)
@@ -145,6 +144,7 @@ func (s *tableSeries) endFile() error {
 // lastFile returns the numbers of the last file.
 func (s *tableSeries) lastFile() (chunk, file int) { return s.chunk, s.file }
 
+// abortFile removes the current file, if there is one.
 func (s *tableSeries) abortFile() {
 	if s.table != nil {
 		s.table.out.Abort()
@@ -162,10 +162,11 @@ type writtenEpisode struct {
 	stats         robocache.Stats
 }
 
+// videoPlace is where an episode's frames of one camera are. It is set when their file is finished.
 type videoPlace struct {
 	chunk, file int
-	from, to    float64
-	isSet       bool
+	from, to    float64 // seconds in the file
+	isSet       bool    // from and to are known
 }
 
 // isComplete reports whether the place of every video is known.
@@ -210,44 +211,51 @@ type episodesWriter struct {
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
-		c.hf = nil
+		c.hf = nil // the table has no Hugging Face metadata
 		e.fields = append(e.fields, episodeField{c, put})
 	}
-	i64 := func(name string, value func(r *writtenEpisode) int64) {
+	addInteger := func(name string, value func(r *writtenEpisode) int64) {
 		add(
 			scalarColumn(name, robocache.Int64, true),
+			// Definition level 1 means that the value is not null.
 			func(v *pqw.Values, r *writtenEpisode) { v.Int64(value(r), 0, 1) },
 		)
 	}
-	f64 := func(name string, value func(r *writtenEpisode) float64) {
+	addNumber := func(name string, value func(r *writtenEpisode) float64) {
 		add(
 			scalarColumn(name, robocache.Float64, false),
 			func(v *pqw.Values, r *writtenEpisode) { v.Float64(value(r), 0, 1) },
 		)
 	}
-	i64("episode_index", func(r *writtenEpisode) int64 { return int64(r.index) })
+	addInteger("episode_index", func(r *writtenEpisode) int64 { return int64(r.index) })
 	add(listColumn("tasks", robocache.String, 1, 0), func(v *pqw.Values, r *writtenEpisode) {
 		v.Nested([]int{len(r.tasks)}, func(i, rep, def int) { v.Text(r.tasks[i], rep, def) })
 	})
-	i64("length", func(r *writtenEpisode) int64 { return int64(r.length) })
-	i64("data/chunk_index", func(r *writtenEpisode) int64 { return int64(r.chunk) })
-	i64("data/file_index", func(r *writtenEpisode) int64 { return int64(r.file) })
-	i64("dataset_from_index", func(r *writtenEpisode) int64 { return r.from })
-	i64("dataset_to_index", func(r *writtenEpisode) int64 { return r.from + int64(r.length) })
+	addInteger("length", func(r *writtenEpisode) int64 { return int64(r.length) })
+	addInteger("data/chunk_index", func(r *writtenEpisode) int64 { return int64(r.chunk) })
+	addInteger("data/file_index", func(r *writtenEpisode) int64 { return int64(r.file) })
+	addInteger("dataset_from_index", func(r *writtenEpisode) int64 { return r.from })
+	addInteger(
+		"dataset_to_index",
+		func(r *writtenEpisode) int64 { return r.from + int64(r.length) },
+	)
 	for _, k := range w.cameraKeys {
-		i64(
+		addInteger(
 			"videos/"+k+"/chunk_index",
 			func(r *writtenEpisode) int64 { return int64(r.videos[k].chunk) },
 		)
-		i64(
+		addInteger(
 			"videos/"+k+"/file_index",
 			func(r *writtenEpisode) int64 { return int64(r.videos[k].file) },
 		)
-		f64(
+		addNumber(
 			"videos/"+k+"/from_timestamp",
 			func(r *writtenEpisode) float64 { return r.videos[k].from },
 		)
-		f64("videos/"+k+"/to_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].to })
+		addNumber(
+			"videos/"+k+"/to_timestamp",
+			func(r *writtenEpisode) float64 { return r.videos[k].to },
+		)
 	}
 	for _, f := range w.features {
 		depth := 1
@@ -265,8 +273,8 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 			add(c, func(v *pqw.Values, r *writtenEpisode) { putStatistic(v, r.stats[f.Key], s) })
 		}
 	}
-	i64("meta/episodes/chunk_index", func(*writtenEpisode) int64 { return int64(e.chunk) })
-	i64("meta/episodes/file_index", func(*writtenEpisode) int64 { return int64(e.file) })
+	addInteger("meta/episodes/chunk_index", func(*writtenEpisode) int64 { return int64(e.chunk) })
+	addInteger("meta/episodes/file_index", func(*writtenEpisode) int64 { return int64(e.file) })
 	columns := make([]outColumn, len(e.fields))
 	for i, f := range e.fields {
 		columns[i] = f.column
@@ -285,7 +293,7 @@ func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
 	case fs == nil:
 		v.Null(0, 0)
 	case name == "count":
-		v.Int64(fs.Count, 0, 3)
+		v.Int64(fs.Count, 0, 3) // a list of one value; definition level 3: it is not null
 	default:
 		numbers := stats.Vector(fs, name)
 		v.Nested(fs.Shape, func(i, rep, def int) { v.Float64(numbers[i], rep, def) })
@@ -331,9 +339,9 @@ func (e *episodesWriter) writeRows(ctx context.Context, rows []*writtenEpisode) 
 			f.put(e.values[i], r)
 		}
 	}
-	chunksOfValue, err := chunksOf(e.values)
+	chunks, err := chunksOf(e.values)
 	if err != nil {
 		return err
 	}
-	return e.writeGroup(len(rows), chunksOfValue)
+	return e.writeGroup(len(rows), chunks)
 }

@@ -52,6 +52,7 @@ type Writer struct {
 	findings []robocache.Finding
 }
 
+// writtenFeature is a feature with its columns in the data files.
 type writtenFeature struct {
 	robocache.Feature
 	leaves     []*pqw.Leaf
@@ -109,7 +110,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 func (w *Writer) openColumns() (err error) {
 	var columns []outColumn
 	for _, f := range slices.Concat(w.cfg.Features, Bookkeeping) {
-		c, err := nodeOf(&f)
+		column, err := nodeOf(&f)
 		if err != nil {
 			return err
 		}
@@ -117,7 +118,7 @@ func (w *Writer) openColumns() (err error) {
 			Feature:    f,
 			repetition: pqw.Pattern(f.Shape...),
 		})
-		if c == nil {
+		if column == nil { // video has no column
 			camera := &outCamera{feature: f}
 			camera.chunk, camera.file = w.cfg.Shard.firstChunk(w.cfg.ChunksSize)
 			w.cameras[f.Key] = camera
@@ -126,12 +127,12 @@ func (w *Writer) openColumns() (err error) {
 		}
 		isConstant := f.Key == "episode_index" || f.Key == "task_index" // within an episode
 		if f.Default && isConstant {
-			*c = scalarColumn(f.Key, f.DType, true)
+			*column = scalarColumn(f.Key, f.DType, true)
 		}
 		if w.cfg.perEpisode() { // readers of v2.1 do not know the type List
-			c.hf = bytes.ReplaceAll(c.hf, []byte(`"List"`), []byte(`"Sequence"`))
+			column.hf = bytes.ReplaceAll(column.hf, []byte(`"List"`), []byte(`"Sequence"`))
 		}
-		columns = append(columns, *c)
+		columns = append(columns, *column)
 	}
 	if w.data, err = w.newSeries("data", columns); err != nil {
 		return err
@@ -150,6 +151,7 @@ func (w *Writer) openColumns() (err error) {
 func (w *Writer) taskNumber(text string) (int64, error) {
 	n, ok := w.tasks[text]
 	if !ok {
+		// The index is nil while NewWriter adds the tasks of the plan.
 		if w.cfg.Shard != nil && w.index != nil {
 			return 0, robocache.Unsupported(
 				"write lerobot",
@@ -169,12 +171,13 @@ func (w *Writer) taskNumber(text string) (int64, error) {
 // without statistics. Where names the first episode, and Count is the number of values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
 
-// AddEpisode writes one episode.
+// AddEpisode writes one episode. An error before the first byte is written leaves the writer
+// unchanged. After any other error, only Abort may be called.
 func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if w.failed != nil || w.ended {
 		return robocache.Misuse("write lerobot", nil, "the writer has ended").WithCause(w.failed)
 	}
-	begun := false // an error before this is set leaves the writer unchanged
+	begun := false // an error after this is set makes the writer unusable
 	defer func() {
 		err = robocache.At(err, robocache.Where{"episode": w.written})
 		if begun {
@@ -193,9 +196,9 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 			return err
 		}
 	}
-	p := ep.prepared
+	prepared := ep.prepared
 	begun = true
-	w.reportNotes(p.notes)
+	w.reportNotes(prepared.notes)
 	row := &writtenEpisode{
 		index:  w.written,
 		length: ep.Length,
@@ -204,15 +207,15 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		stats:  robocache.Stats{},
 		videos: map[string]*videoPlace{},
 	}
-	if err := w.fillBookkeeping(&ep, p.columns); err != nil {
+	if err := w.fillBookkeeping(&ep, prepared.columns); err != nil {
 		return err
 	}
-	if err := w.prepareFeatures(ctx, &ep, p.columns, true); err != nil {
+	if err := w.prepareFeatures(ctx, &ep, prepared.columns, true); err != nil {
 		return err
 	}
 	var chunks []*pqw.Chunk
 	for i := range w.features {
-		chunks = append(chunks, p.columns[i].chunks...)
+		chunks = append(chunks, prepared.columns[i].chunks...)
 	}
 	if err := w.data.startGroup(ctx, groupBytes(chunks)); err != nil {
 		return err
@@ -225,7 +228,7 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	for _, key := range w.cameraKeys {
-		err := w.addVideo(ctx, w.cameras[key], ep.Videos[key], p.parts[key], &ep, row)
+		err := w.addVideo(ctx, w.cameras[key], ep.Videos[key], prepared.parts[key], &ep, row)
 		if err != nil {
 			return err
 		}
@@ -295,25 +298,25 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 func (w *Writer) countEpisode(ep *EpisodeData, row *writtenEpisode) error {
 	for i := range w.features {
 		f := &w.features[i]
-		c := &ep.prepared.columns[i]
-		if look := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && look != nil {
-			w.countFrames(f.Key, look, row)
+		column := &ep.prepared.columns[i]
+		if pixels := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && pixels != nil {
+			w.countFrames(f.Key, pixels, row)
 		}
-		if c.stats == nil {
+		if column.stats == nil {
 			continue
 		}
-		if c.nonFinite > 0 {
+		if column.nonFinite > 0 {
 			w.addFinding(
 				robocache.SeverityWarning,
 				"non-finite-values",
 				f.Key,
 				w.written,
 				"values that are NaN or infinite are left out of the statistics",
-				c.nonFinite,
+				column.nonFinite,
 			)
 		}
-		row.stats[f.Key] = c.stats
-		if err := robocache.At(w.collector.Add(f.Key, f.DType, f.Shape, c.raw),
+		row.stats[f.Key] = column.stats
+		if err := robocache.At(w.collector.Add(f.Key, f.DType, f.Shape, column.raw),
 			robocache.Where{"stream": f.Key}); err != nil {
 			return err
 		}
@@ -349,7 +352,8 @@ func (w *Writer) addFinding(
 // maxGroups bounds the row groups of a file, because Parquet numbers them in 16 bits.
 const maxGroups = 1<<15 - 1
 
-// nextFile returns file+1, or file 0 of the next chunk, as lerobot counts.
+// nextFile returns file+1, or file 0 of the next chunk, as lerobot counts. what names the kind of
+// file in errors. in is the shard whose numbers may be used, or nil.
 func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, error) {
 	file++
 	if file >= size {
