@@ -32,7 +32,7 @@ type rowFinder[T timestamp] struct {
 	rule        *Rule
 	maxGap      T
 	epsilon     float64 // in seconds; AsGiven only
-	leftOpen    bool
+	leftOpen    bool    // a target at a timestamp belongs to the interval that ends there
 	plan        *Plan
 	first, last segment
 	lo, hi      int // mean: the window of the previous row, where the next search starts
@@ -42,7 +42,7 @@ type rowFinder[T timestamp] struct {
 // t.
 func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 	s := f.src
-	k := ub - 1
+	k := ub - 1 // the last sample at or before t
 	switch {
 	case len(s) == 0:
 		return f.setOutside(i, t, -1, segment{-1, -1})
@@ -63,7 +63,7 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 		f.plan.Valid[i] = 1
 		return nil
 	}
-	a := s[k]
+	a := s[k] // a ≤ t ≤ b
 	b := s[k+1]
 	switch f.rule.Mode {
 	case Previous:
@@ -80,6 +80,7 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 	return f.checkGap(i, t, b-a)
 }
 
+// setCopy sets row i to a copy of sample k. It does not change the validity.
 func (f *rowFinder[T]) setCopy(i, k int) {
 	f.plan.Kind[i] = Copy
 	f.plan.Left[i] = int32(k)
@@ -95,6 +96,8 @@ func (f *rowFinder[T]) setBlend(i int, t T, g segment) {
 	f.plan.Weight[i] = float64(t-f.src[g.a]) / (float64(f.src[g.b]-f.src[g.a]) + f.epsilon)
 }
 
+// setSample sets row i to a copy of sample k, which is at the given distance from t, and checks the
+// distance as a gap.
 func (f *rowFinder[T]) setSample(i int, t T, k int, distance T) error {
 	f.setCopy(i, k)
 	return f.checkGap(i, t, distance)
@@ -122,10 +125,14 @@ func (f *rowFinder[T]) checkGap(i int, t, length T) error {
 	return nil
 }
 
+// setZero sets row i to zero bits. It does not change the validity.
 func (f *rowFinder[T]) setZero(i int) {
 	f.plan.Kind[i], f.plan.Left[i], f.plan.Right[i], f.plan.Weight[i] = Zero, 0, 0, 0
 }
 
+// setOutside applies the edge policy to row i, whose target t lies outside the data. edge is the
+// nearest sample, or -1 if there are no samples. line is the pair of samples for extrapolation. The
+// row stays invalid.
 func (f *rowFinder[T]) setOutside(i int, t T, edge int, line segment) error {
 	switch {
 	case f.rule.Edge == ErrorEdge:
@@ -192,6 +199,7 @@ func (f *rowFinder[T]) setMean(i int, t T, k int) error {
 	return nil
 }
 
+// timeUnit returns the unit of t in errors.
 func timeUnit[T timestamp](t T) string {
 	if _, ok := any(t).(float64); ok {
 		return "s"
@@ -206,6 +214,8 @@ func upperFrom[T timestamp](src []T, from int, t T) int { return gallopSearch(sr
 // lowerFrom returns the number of timestamps < t, searching outward from an earlier result.
 func lowerFrom[T timestamp](src []T, from int, t T) int { return gallopSearch(src, from, t, false) }
 
+// gallopSearch returns the number of timestamps < t, or ≤ t if equal is set. It doubles its steps
+// upward from an earlier result, and then halves the interval that it found.
 func gallopSearch[T timestamp](src []T, from int, t T, equal bool) int {
 	before := func(k int) bool { return src[k] < t || equal && src[k] == t }
 	lo := 0

@@ -166,10 +166,11 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 			4: colourOne,
 			8: colourOne,
 		},
+		// 21845 is the variance of the sum of four uniform bytes.
 		Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845))),
 	}
 	x := drawWords(key, uint64(sample), drawImage, 0, 0)
-	y := [4]uint32{}
+	y := [4]uint32{} // words of n = 1; they are drawn only if they are used
 	d.Y = int32(uint64(x[0])*uint64(height+2*a.Pad-h+1)>>32) - int32(a.Pad)
 	d.X = int32(uint64(x[1])*uint64(width+2*a.Pad-w+1)>>32) - int32(a.Pad)
 	if a.Flips(sample) {
@@ -258,9 +259,9 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	defer imageRowPool.Put(room)
 	if f.Scale.Filter != "" || f.Rotates && d.Rotated != 0 {
 		src = f.transformImage(room, src, d, size)
-		level := *d
-		level.Y, level.X = 0, 0
-		d, size[0], size[1] = &level, size[2], size[3]
+		uncropped := *d // transformImage has cropped the image
+		uncropped.Y, uncropped.X = 0, 0
+		d, size[0], size[1] = &uncropped, size[2], size[3]
 	}
 	H, W, h, w := size[0], size[1], size[2], size[3]
 	for c := range room.pixels {
@@ -268,7 +269,7 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	}
 	room.noise = slices.Grow(room.noise[:0], 3*w)[:3*w]
 	for y := range h {
-		sy := min(max(int(d.Y)+y, 0), H-1)
+		sy := min(max(int(d.Y)+y, 0), H-1) // source row, with repeated edges
 		for c := range 3 {
 			cropRow(room.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
 		}
@@ -299,7 +300,7 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	}
 }
 
-// storeInterleaved stores row y with the channels of a pixel next to each other.
+// storeInterleaved stores row y of the result with the channels of a pixel next to each other.
 func (f *ImageForm) storeInterleaved(dst []byte, room *imageRows, y int) {
 	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
 	g, b = g[:len(r)], b[:len(r)]
@@ -354,7 +355,7 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 		b1 := row
 		b2 := a2
 		b3 := a3
-		for range 10 {
+		for range 10 { // the rounds of Philox4x32-10, for counters a and b
 			p, q := uint64(a0)*philoxFactor0, uint64(a2)*philoxFactor2
 			r, s := uint64(b0)*philoxFactor0, uint64(b2)*philoxFactor2
 			a0 = uint32(q>>32) ^ a1 ^ k0
@@ -384,10 +385,13 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 
 // bellNoise returns the noise of a word: the scaled sum of its bytes, minus the mean.
 func (d *ImageDraw) bellNoise(v uint32) int32 {
+	// Each half of the word holds the sum of two bytes. 510 is the mean of the sum of four.
 	v = v&0x00ff00ff + v>>8&0x00ff00ff
 	return (int32(v&0xffff+v>>16) - 510) * d.Noise >> 4
 }
 
+// colourRow applies the matrix, the offset and the noise to the pixels of a row. It rounds by
+// adding half of a unit (colourOne) and clips to bytes.
 func (d *ImageDraw) colourRow(room *imageRows) {
 	m := d.Matrix
 	offset := d.Offset + colourOne/2
@@ -414,4 +418,5 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 	}
 }
 
+// clipByte returns the byte nearest to v.
 func clipByte(v int32) byte { return byte(min(max(v, 0), 255)) }

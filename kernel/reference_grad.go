@@ -5,6 +5,7 @@ import "github.com/goatnote-inc/robocache"
 // runReference computes the backward pass of one stream (kernel.K17). It handles rows in target
 // order, so the sum of each sample is in target order too.
 func (op *FuseGradOp) runReference() error {
+	// The first pass only plans, so that an error leaves Grad unchanged.
 	for _, write := range []bool{false, true} {
 		if write {
 			op.clearGrad()
