@@ -37,6 +37,7 @@ type partPiece struct{ part, from, to, left, right int }
 
 var applyPool = sync.Pool{New: func() any { return new(applyRun) }}
 
+// release drops the references to the operation and returns c to the pool.
 func (c *applyRun) release() {
 	for i := range c.streams {
 		c.streams[i].forgetCaller()
@@ -45,6 +46,7 @@ func (c *applyRun) release() {
 	applyPool.Put(c)
 }
 
+// prepareParts chooses the kernel of each part and cuts the parts into pieces.
 func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
 	c.op = op
 	c.bytes = 0
@@ -99,8 +101,10 @@ func (c *applyRun) splitPart(part, rows, cols, row, threads int) {
 	}
 }
 
+// beginWorker implements task. Nothing is kept from piece to piece.
 func (c *applyRun) beginWorker(*worker) {}
 
+// runUnit computes piece u. It returns false if the plan is invalid.
 func (c *applyRun) runUnit(w *worker, u int) bool {
 	k := &c.pieces[u]
 	p := &c.op.Parts[k.part]

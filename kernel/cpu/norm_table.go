@@ -32,6 +32,9 @@ func (t *normTable) columnBlock(c, n int) (cols, entry int) {
 	return min(n, t.size, t.plane-c%t.plane), c / t.plane % t.channels * t.size
 }
 
+// fillTable chooses the size of the table for rows of cols columns and fills it. A short row has a
+// table of its own length. A longer row uses a shorter table several times, if its channels allow
+// it.
 func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	plane := max(e.Plane, 1)
 	channels := 1

@@ -45,6 +45,7 @@ type tensorView struct {
 	batch, row, step int // strides, in elements
 }
 
+// viewOf returns the view of a tensor with the axes (batch,) row, column.
 func viewOf(t *kernel.Tensor) tensorView {
 	n := len(t.Shape)
 	v := tensorView{
@@ -60,6 +61,7 @@ func viewOf(t *kernel.Tensor) tensorView {
 	return v
 }
 
+// rowPointer returns the address of the first element of a row of entry b.
 func (v *tensorView) rowPointer(b, row int) unsafe.Pointer {
 	return unsafe.Add(
 		unsafe.Pointer(unsafe.SliceData(v.data)),
@@ -67,6 +69,7 @@ func (v *tensorView) rowPointer(b, row int) unsafe.Pointer {
 	)
 }
 
+// matrixView returns a number of rows of entry b, from the given row on, for package kernel.
 func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	return kernel.Matrix{
 		Data:      v.data,
@@ -79,8 +82,9 @@ func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	}
 }
 
-// chooseKernel chooses the kernel that computes the rows. dst and src are the views of the tensors.
-// An empty result gets no kernel, because its rows may have any length.
+// chooseKernel chooses the kernel that computes the rows, or none if kernel.Resample must compute
+// them. counted means that overflows are counted. streaming means that the result is too large for
+// the caches. empty means that there are no rows; they may then have any length.
 func (s *stream) chooseKernel(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
@@ -155,6 +159,8 @@ func formOf(e *kernel.Epilogue, from robocache.DType) kernelForm {
 	return -1
 }
 
+// setNormalization sets the arguments and the table of a kernel with the form norm or unitNorm.
+// Bounds that are not set become infinite.
 func (s *stream) setNormalization(e *kernel.Epilogue) {
 	a := &s.args
 	a.scale = 1
