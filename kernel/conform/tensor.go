@@ -101,6 +101,7 @@ func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	return math.Abs(decodeFloat(a, dt)-decodeFloat(b, dt)) <= slack || stepsApart(a, b, dt) <= 1
 }
 
+// decodeFloat returns the value of a floating-point element with the bits u.
 func decodeFloat(u uint64, dt robocache.DType) float64 {
 	switch dt {
 	case robocache.Float64:
@@ -134,7 +135,7 @@ func stepsApart(a, b uint64, dt robocache.DType) int64 {
 		return 0
 	}
 	width := 8 * dt.Size()
-	line := func(u uint64) int64 {
+	line := func(u uint64) int64 { // number of steps from 0
 		if u>>(width-1) != 0 {
 			return -int64(u &^ (1 << (width - 1)))
 		}
@@ -167,7 +168,7 @@ func expectElements(
 		w := want[i]
 		got := Word(t.Data[o : o+size])
 		i++
-		u, bad := strconv.ParseUint(w, 16, 64)
+		u, bad := strconv.ParseUint(w, 16, 64) // "nan" is no number
 		if bad == nil && u == got || w == "nan" && IsNaN(got, t.DType) {
 			return nil
 		}

@@ -45,6 +45,7 @@ func Images(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
+// randomImages returns a random part of an ImageOp with a blank result.
 func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
 	a := kernel.ImageAugment{

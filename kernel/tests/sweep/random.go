@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
+// chance returns true with probability p.
 func (r sweeper) chance(p float64) bool { return r.Float64() < p }
 
 // upTo returns a random number in 0 … n.
