@@ -82,8 +82,10 @@ type rows struct {
 	base, step0 reg.GPVirtual
 }
 
+// memOperand returns the operand at base + disp.
 func memOperand(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
+// indexedOperand returns the operand at base + index·scale + disp.
 func indexedOperand(base, index reg.Register, scale, disp int) Mem {
 	return Mem{Base: base, Index: index, Scale: uint8(scale), Disp: disp}
 }
@@ -210,6 +212,7 @@ func (k *rows) rowAddress(field int, p reg.GPVirtual) {
 	ADDQ(base, p)
 }
 
+// broadcastBits returns a register with the bits in all lanes of 32 bits.
 func (k *rows) broadcastBits(bits uint32) reg.VecVirtual {
 	y := YMM()
 	MOVL(U32(bits), k.t.As32())
@@ -218,6 +221,7 @@ func (k *rows) broadcastBits(bits uint32) reg.VecVirtual {
 	return y
 }
 
+// loadConstants loads the values that are the same for all rows.
 func (k *rows) loadConstants() {
 	if k.epi != plain {
 		k.a, k.b = loadField(k.args, offA), loadField(k.args, offB)
@@ -228,7 +232,7 @@ func (k *rows) loadConstants() {
 		VXORPS(k.zero, k.zero, k.zero)
 	}
 	if k.epi == unitNorm {
-		k.by255 = k.broadcastBits(0x437f0000)
+		k.by255 = k.broadcastBits(0x437f0000) // 255
 	}
 	switch k.dst {
 	case bf16:

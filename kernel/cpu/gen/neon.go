@@ -43,8 +43,10 @@ type neon struct {
 	epi      epilogue
 }
 
+// emitOp writes an instruction.
 func (k *neon) emitOp(format string, args ...any) { fmt.Fprintf(k, "\t"+format+"\n", args...) }
 
+// emitLabel writes a label.
 func (k *neon) emitLabel(name string) { fmt.Fprintf(k, "\n%s:\n", name) }
 
 // emitWord writes an instruction of words, for the v registers with the given numbers.
@@ -151,6 +153,8 @@ func (k *neon) roundBFloat16(v int) {
 	k.emitOp("VBIF V16.B16, V26.B16, V%d.B16", v)
 }
 
+// storeColumns rounds n columns of V0 and V1, writes them and advances R13. For 16-bit results it
+// updates the largest magnitudes in V29.
 func (k *neon) storeColumns(n int) {
 	switch {
 	case k.dst == f32 && n == 1:
@@ -256,6 +260,7 @@ func (k *neon) writeColumns(name string, blend bool) {
 	k.emitOp("B %sTiny", name)
 }
 
+// loadRowAddress loads the address of a source row into to and advances the register index.
 func (k *neon) loadRowAddress(index, to string) {
 	k.emitOp("MOVW.P 4(%s), R19", index)
 	k.emitOp("MADD R19, R6, R7, %s", to)
@@ -280,9 +285,10 @@ func (k *neon) beginKernel(name string) {
 	}
 }
 
+// writeKernel writes a kernel that blends rows. Weight 0 copies the left row.
 func (k *neon) writeKernel(name string) {
 	k.beginKernel(name)
-	all := func(v, bits int) {
+	all := func(v, bits int) { // sets all lanes of a register
 		k.emitOp("MOVD $%#x, R19", bits)
 		k.emitOp("VDUP R19, V%d.S4", v)
 	}
@@ -293,7 +299,7 @@ func (k *neon) writeKernel(name string) {
 		}
 	}
 	if k.epi == unitNorm {
-		all(21, 0x437f0000)
+		all(21, 0x437f0000) // 255
 	}
 	if k.dst == bf16 {
 		all(28, 0x7fff)

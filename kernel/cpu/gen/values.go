@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// loadRaw reads n elements without conversion, or through wide. A single element is read through a
-// general register.
+// loadRaw reads n elements of one or two bytes into y by the instruction wide, which may also
+// convert them. A single element is read through a general register by the instruction one.
 func (k *rows) loadRaw(
 	n int,
 	m Mem,
@@ -48,7 +48,8 @@ func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	return y
 }
 
-// writeEpilogue writes the epilogue.
+// writeEpilogue applies the epilogue to n columns of y, the first of which is column first of the
+// step.
 func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 	if k.epi == plain {
 		return
@@ -79,6 +80,8 @@ func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 	VMINPS(r, registerPart(k.hi, n), r)
 }
 
+// storeColumns rounds n columns of y and writes them from column first on. For 16-bit results it
+// updates the largest magnitudes.
 func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
 	r := registerPart(y, n)
 	m := indexedOperand(k.out, k.i, 4, 4*first)
@@ -110,6 +113,7 @@ func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
 	k.storeHalf(n, y, first)
 }
 
+// storeHalf writes n columns of two bytes from column first on.
 func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
 	m := indexedOperand(k.out, k.i, 2, 2*first)
 	switch {
