@@ -125,6 +125,7 @@ func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 	return x, general
 }
 
+// sampleTensor returns the tensor of sample numbers of the augmentation, or nil.
 func sampleTensor(e *kernel.Epilogue) *kernel.Tensor {
 	if e.Augment == nil {
 		return nil

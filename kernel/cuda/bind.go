@@ -51,6 +51,7 @@ var loadDriver = sync.OnceValues(func() (*driver, error) {
 	return d, nil
 })
 
+// countDevices returns the number of devices. No device is an error.
 func (d *driver) countDevices() (int, error) {
 	n := new(int32)
 	if code := cudahost.Call(d.f.DeviceGetCount, ptr(n)); code != 0 {

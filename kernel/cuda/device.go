@@ -137,4 +137,5 @@ func (d *Device) Within(f func()) {
 	f()
 }
 
+// String returns the name of the architecture, for example sm_90.
 func (c chip) String() string { return fmt.Sprintf("sm_%d%d", c.major, c.minor) }

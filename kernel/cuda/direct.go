@@ -200,6 +200,7 @@ func directShape(total uint32) (block uint32, early bool) {
 	return 64, true
 }
 
+// directKernel returns the name of the kernel for vectors of the given number of columns.
 func (g *fuseGroup) directKernel(vector int) string {
 	name := map[robocache.DType]string{
 		robocache.Float32:  "f32",

@@ -222,6 +222,7 @@ func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, i
 	return to, out, n
 }
 
+// unsuitableError returns the error for a form that the kernels do not support.
 func unsuitableError(f *FrameForm) error {
 	return robocache.Unsupported("CUDA", nil, "frames of this size").
 		Expected("", fmt.Sprintf("%d×%d", f.Width, f.Height))

@@ -83,6 +83,7 @@ func (f *fuseBuilder) addCalls() error {
 	return nil
 }
 
+// tooLargeError returns the error for n elements of an axis. what names them.
 func tooLargeError(op, what string, n int) error {
 	return robocache.ResourceLimit(op, nil, "too many %s", what).
 		Expected("at most 2^30", fmt.Sprint(n))
@@ -96,8 +97,8 @@ type fuseGroup struct {
 	kind          fuseKind
 	vector        int // columns per thread in the fast kernels; else 1
 	p             fuseParams
-	wide, narrow  int // numbers of the calls for vectors and for single columns
-	grids         [2]uint32
+	wide, narrow  int       // numbers of the calls for vectors and for single columns
+	grids         [2]uint32 // grids of these two calls
 	alignments    []alignment
 }
 
@@ -107,8 +108,10 @@ type alignment struct {
 	bytes  uintptr
 }
 
+// isMet reports whether the address of the tensor has the alignment.
 func (n alignment) isMet(addrs []uintptr) bool { return addrs[n.tensor]%n.bytes == 0 }
 
+// fuseKind selects the kernels for a group of streams.
 type fuseKind uint8
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/fuse.cuh: same order, same sizes (fuse_params_test.go).
+// The structs mirror those of src/fuse.cuh: same order, same sizes.
 
 // fuseExtra mirrors Extra.
 type fuseExtra struct {
@@ -79,12 +79,14 @@ type fuseParams struct {
 // statistics, and channels of quaternions.
 type paramTable struct{ b []byte }
 
+// padTo appends zeros up to a multiple of n bytes.
 func (t *paramTable) padTo(n int) {
 	for len(t.b)%n != 0 {
 		t.b = append(t.b, 0)
 	}
 }
 
+// appendFloats appends numbers and returns their offset in the table.
 func (t *paramTable) appendFloats(v []float32) int32 {
 	t.padTo(16)
 	at := len(t.b)

@@ -89,9 +89,10 @@ func (g *fuseGroup) chooseShape(
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
 }
 
-// tileRows returns the best number of target rows for a block, by measurements on an H200. Entries
-// with few rows are not divided. Otherwise each thread gets two rounds of work, or more if a tile
-// needs samples of all timestamps.
+// tileRows returns the best number of target rows for a block, by measurements on an H200. lanes is
+// the number of rows that the threads of a block compute at once. Entries with few rows are not
+// divided. Otherwise each thread gets two rounds of work, or more if a tile needs samples of all
+// timestamps.
 func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
@@ -116,10 +117,11 @@ func (p *fuseParams) hasLongStream() bool {
 	return false
 }
 
+// align16 rounds n up to a multiple of 16.
 func align16(n int) int { return (n + 15) &^ 15 }
 
-// stagedShape is shape for the kernels that read whole entries. The grid has as many blocks as the
-// chip can run at once.
+// stagedShape is chooseShape for the kernels that read whole entries. The grid has as many blocks
+// as the chip can run at once.
 func (g *fuseGroup) stagedShape(
 	p *fuseParams,
 	vector int,
@@ -273,9 +275,10 @@ func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 	return 2
 }
 
-// choosePivots chooses how many timestamps of each stream are kept in shared memory. If a tile
-// needs many of them, all are kept. Otherwise enough are kept that the rest of a search takes a few
-// steps in one or two cache lines. It returns the total number. alone means one stream at a time.
+// choosePivots chooses how many timestamps of each stream are kept in shared memory (pivots). If a
+// tile needs many of them, all are kept. Otherwise enough are kept that the rest of a search takes
+// a few steps in one or two cache lines. choosePivots returns the total number. alone means that a
+// block handles one stream at a time, so that all streams use the same memory.
 func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
 	budget := 24 << 10 / 8

@@ -18,12 +18,12 @@ type launcher interface {
 	// waitStream blocks until the work on the stream is done, and returns the error of that work.
 	waitStream(stream uintptr) error
 	isCapturing(stream uintptr) bool // a graph is being captured, so waiting is not allowed
-	prepareKernel(k *call) error     // loads the kernel, so that launch does not have to
+	prepareKernel(k *call) error     // loads the kernel, so that launchCall does not have to
 	chipInfo() chip
 	checkOwner(addr uintptr) error // an error if the device cannot access the address
 
 	allocMemory(n int) (uintptr, error) // device memory
-	freeMemory(addr uintptr)            // frees memory of alloc or upload
+	freeMemory(addr uintptr)            // frees memory of allocMemory or uploadBytes
 	// uploadBytes returns new device memory with these bytes. It works during the capture of a
 	// graph too.
 	uploadBytes(b []byte) (uintptr, error)
@@ -134,6 +134,7 @@ type deviceTables struct {
 	captured bool
 }
 
+// free frees the memory, unless a graph may still use it.
 func (t *deviceTables) free() {
 	if t.captured {
 		return
@@ -210,6 +211,7 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 	return err
 }
 
+// launchCalls writes the addresses to the parameters and launches the calls. Caller must hold l.mu.
 func (l *Launch) launchCalls(addrs []uintptr, stream uintptr) error {
 	if l.tables != nil && !l.tables.captured && l.launcher.isCapturing(stream) {
 		l.tables.captured = true
@@ -232,15 +234,19 @@ func (l *Launch) launchCalls(addrs []uintptr, stream uintptr) error {
 	return nil
 }
 
+// closedError returns the error of a run after Close.
 func (l *Launch) closedError() error {
 	return robocache.Misuse(l.op, nil, "the launch is closed")
 }
 
+// addressCountError returns the error for a wrong number of addresses.
 func (l *Launch) addressCountError(addrs []uintptr) error {
 	return robocache.Misuse(l.op, nil, "addresses").
 		Expected(fmt.Sprint(len(l.sizes)), fmt.Sprint(len(addrs)))
 }
 
+// alignmentError returns the error for the address of tensor i, which is not aligned to its
+// elements.
 func (l *Launch) alignmentError(i int, addr uintptr) error {
 	return robocache.Unsupported(l.op, robocache.Where{"tensor": i},
 		"address is no multiple of the element").

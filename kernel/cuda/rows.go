@@ -17,6 +17,7 @@ type rowsParams struct {
 	blocks, _ int32
 }
 
+// rowsArea mirrors Area of src/frames.cu.
 type rowsArea struct {
 	bytes, from, to, fromAt, toAt int64
 	rows, row                     int32 // row: number of threads for one row

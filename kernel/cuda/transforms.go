@@ -89,6 +89,7 @@ func transformsCall(p *transformParams) call {
 	}
 }
 
+// flagOf returns 1 for true, as an int32 field of a kernel's parameters.
 func flagOf(b bool) int32 {
 	if b {
 		return 1
@@ -96,7 +97,8 @@ func flagOf(b bool) int32 {
 	return 0
 }
 
-// setScaler uploads the tables of the part's scaler.
+// setScaler uploads the tables of the part's scaler and sets the fields of x that describe it. It
+// does nothing if the part is not scaled.
 func (l *Launch) setScaler(x *transformPart, part *kernel.ImagePart) error {
 	if part.Scale.Filter == "" {
 		return nil

@@ -47,6 +47,7 @@ const (
 // voxelHead is the size of Head of src/voxel.cuh in bytes, rounded up.
 const voxelHead = 64
 
+// flag returns 1 for true, as a uint8 field of a kernel's parameters.
 func flag(b bool) uint8 {
 	if b {
 		return 1
@@ -143,6 +144,7 @@ func (p *voxelParams) setQuick(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.rowBytes, p.axisBytes = int32(row), int32(axis)
 }
 
+// setSparse sets the strides of the sparse results.
 func (p *voxelParams) setSparse(op *kernel.VoxelOp) {
 	p.capacity = int64(op.Coords.Shape[0])
 	p.coordsRow, p.coordsColumn = int64(op.Coords.Step(0)), int64(op.Coords.Step(1))
@@ -156,6 +158,8 @@ func (p *voxelParams) setSparse(op *kernel.VoxelOp) {
 	}
 }
 
+// setDense sets the strides of the dense result, and whether kernels may address it by a flat index
+// (flat) or write four numbers at once (wide).
 func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	o := op.Out
 	p.outType = uint8(o.DType)

@@ -17,6 +17,7 @@ type voxelPlan struct {
 	bytes  int // size of scratch
 }
 
+// voxelStep is one launch of a voxelPlan.
 type voxelStep struct {
 	kernel              string
 	grid, block, shared uint32
@@ -36,11 +37,15 @@ const (
 	maxBuckets = 2048
 )
 
+// ceilDiv returns a/b, rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // log2Ceil returns the smallest n with 2^n ≥ x.
 func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
 
+// planVoxels chooses the kernels for op. Counts and occupancies of large grids use atomics in
+// global memory (voxel_hit). All other results use two kernels: tiles of points are sorted by
+// bucket, then each bucket of cells is computed in shared memory.
 func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	l, err := op.Layout()
 	if err != nil {
@@ -95,7 +100,7 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 }
 
 // countsInBuckets reports whether points are counted by buckets in shared memory. Grids with too
-// many cells use atomics in global memory.
+// many cells use atomics in global memory instead.
 func (v *voxelPlan) countsInBuckets(points int64) bool {
 	p := &v.params
 	if p.cells > maxBuckets/2<<countShift {
