@@ -22,6 +22,7 @@ var modeNames = enumNames{
 	[]string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"},
 }
 
+// String returns the name of the mode.
 func (m Mode) String() string { return modeNames.nameOf(uint8(m)) }
 
 // Computes reports whether the mode computes new values, instead of copying samples.
@@ -53,6 +54,7 @@ const (
 
 var edgeNames = enumNames{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
 
+// String returns the name of the edge policy.
 func (e Edge) String() string { return edgeNames.nameOf(uint8(e)) }
 
 // MarshalText returns the name of the edge policy.

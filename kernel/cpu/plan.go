@@ -137,31 +137,32 @@ func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 	p := &w.plan
 	n := len(s)
 	from := i
-	kind := kernel.Copy
+	kindOutside := kernel.Copy
 	first := s[0]
 	last := s[n-1]
 	if rule.Edge == kernel.Mask {
-		kind = kernel.Zero
+		kindOutside = kernel.Zero
 	}
 	for ; i < len(targets); i++ {
 		t := targets[i]
 		if t >= first && t < last || !inRange(t) {
 			break
 		}
-		k := kind
-		edge := int32(0)
+		kind := kindOutside
+		sample := int32(0) // the nearest one
 		valid := uint8(0)
 		if t >= last {
-			edge = int32(n - 1)
+			sample = int32(n - 1)
 		}
-		if t == last {
-			k = kernel.Copy
+		if t == last { // inside the data: an exact hit
+			kind = kernel.Copy
 			valid = 1
 		}
-		if k == kernel.Zero {
-			edge, w.allPlain = 0, false
+		if kind == kernel.Zero {
+			sample, w.allPlain = 0, false
 		}
-		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i], p.Valid[i] = k, edge, edge, 0, valid
+		p.Kind[i], p.Left[i], p.Right[i] = kind, sample, sample
+		p.Weight[i], p.Valid[i] = 0, valid
 	}
 	return i - from
 }

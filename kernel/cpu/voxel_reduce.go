@@ -208,7 +208,7 @@ func (r *reducer) sumRows(dst, rows []float32, n int) {
 }
 
 // orderBits converts the bits of a float that is not NaN to an integer that sorts as the float
-// does, with -0 < +0. It is its own inverse.
+// does, with -0 < +0: if the sign bit is set, it flips all other bits. It is its own inverse.
 func orderBits(b uint32) int32 {
 	k := int32(b)
 	return k ^ (k>>31)&math.MaxInt32

@@ -125,7 +125,7 @@ func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32)
 	z := l.gz.d // as if a line has just ended
 	for _, s := range starts {
 		f := keys[s] >> (rowBits & 63)
-		z += f - flat
+		z += f - flat // correct while it is inside the line
 		flat = f
 		if z >= l.gz.d {
 			bx, yz = l.cellCoords(f)

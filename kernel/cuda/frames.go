@@ -159,7 +159,8 @@ func (x *Frames) padFilter(f *FrameForm, k int) (out frameFilter, err error) {
 	return out, nil
 }
 
-// appendPairs appends pairs of weights: the low bytes of both, then the high bytes.
+// appendPairs appends the weights of two rows at a time, as four bytes: the low bytes of both, then
+// the high bytes. The kernel multiplies bytes (dp2a), and combines the sums of low and high bytes.
 func appendPairs(tables []byte, weight []int16) []byte {
 	for i := 1; i < len(weight); i += 2 {
 		u, v := weight[i-1], weight[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/fuse.cuh: same order, same sizes.
+// The structs mirror those of src/fuse.cuh: same order, same sizes (fuse_test.go).
 
 // fuseExtra mirrors Extra.
 type fuseExtra struct {

@@ -311,8 +311,9 @@ func (a *Axis) blendColumns(out []int32, row []byte, left int) {
 	}
 }
 
-// blendRows blends two sums of columns at the weights low and high. Each product loses 16 bits, as
-// in cv2's vector instructions.
+// blendRows blends two sums of columns, with 11 fractional bits, at the weights low and high, which
+// have 11 too. Of the 22 bits, each product loses 4 and then 16, as in cv2's vector instructions.
+// The sum is rounded half up.
 func blendRows(first, second, low, high int32) byte {
 	return byte(((low*(first>>4))>>16 + (high*(second>>4))>>16 + 2) >> 2)
 }

@@ -235,13 +235,13 @@ func (k *rows) loadConstants() {
 		k.by255 = k.broadcastBits(0x437f0000) // 255
 	}
 	switch k.dst {
-	case bf16:
+	case bf16: // constants of roundBFloat16
 		k.bias = k.broadcastBits(0x7fff)
 		k.one = k.broadcastBits(1)
 		k.quiet = k.broadcastBits(0x7fc0)
 		fallthrough
 	case f16:
-		k.magnitude = k.broadcastBits(0x7fff7fff)
+		k.magnitude = k.broadcastBits(0x7fff7fff) // clears signs
 		k.most = YMM()
 		VPXOR(k.most, k.most, k.most)
 	}
@@ -362,8 +362,9 @@ func (k *rows) stepBFloat16(first int) {
 	}
 }
 
-// roundBFloat16 rounds float32 to bfloat16, in the low halves. It tests for NaN first, because
-// rounding would turn some NaNs into infinity.
+// roundBFloat16 rounds n float32 in y to bfloat16, in the low halves: it adds 0x7fff and the lowest
+// bit that stays, and shifts. u is scratch. It tests for NaN first, because rounding would turn
+// some NaNs into infinity.
 func (k *rows) roundBFloat16(n int, y, u reg.VecVirtual) {
 	r := registerPart(y, n)
 	nan := YMM()

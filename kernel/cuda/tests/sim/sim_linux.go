@@ -341,6 +341,7 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 		at = page + body - size
 	}
 	b := pages[at : at+n : at+n]
+	// New memory has random contents, so a kernel cannot rely on zeros.
 	x := m.options.Seed*2862933555777941757 + 3037000493
 	for i := range min(n, 1<<20) { // limited, because filling large memory takes minutes
 		x = x*6364136223846793005 + 1442695040888963407
