@@ -81,7 +81,7 @@ func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	}
 }
 
-// Word returns the bits of an element.
+// Word returns the bits of an element that is stored in little-endian order.
 func Word(b []byte) (u uint64) {
 	for i := len(b) - 1; i >= 0; i-- {
 		u = u<<8 | uint64(b[i])
@@ -90,7 +90,7 @@ func Word(b []byte) (u uint64) {
 }
 
 // Near reports whether two elements are equal: the same bits, both NaN, or apart by at most slack
-// or one step of the type.
+// or one step of the type. If slack is 0, other bits are never equal.
 func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	if a == b || IsNaN(a, dt) && IsNaN(b, dt) {
 		return true

@@ -254,25 +254,22 @@ func timeSteps(t *kernel.Tensor) (entry, row int64) {
 // fitsInt32 reports whether the fast kernels can compute offsets with this stride in 32 bits.
 func fitsInt32(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
-// chooseVector chooses how many neighboring columns a thread computes at once. This is limited by
-// the extent and strides of each stream, and by 16 bytes of the larger side. The alignment of
-// addresses is checked in each run.
+// chooseVector chooses how many neighboring columns a thread computes at once: 8, 4 or 1. This is
+// limited by the extent and strides of each stream, and by 16 bytes of the larger side. size is the
+// size of a result element. The alignment of addresses is checked in each run.
 func (g *fuseGroup) chooseVector(size int) {
 	p := &g.p
 	widest := 4
 	if g.kind == fuseLean && size == 2 {
 		widest = 8
 	}
-	for e := widest; e > 1; e /= 2 {
-		if e == 2 {
-			return
-		}
-		out := int64(e * size)
+	for e := widest; e >= 4; e /= 2 {
+		out := int64(e * size) // bytes of a vector of the result
 		ok := p.outRow%out == 0 && (g.f.batch == 1 || p.outEntry%out == 0)
 		for i := g.from; i < g.to && ok; i++ {
 			s := &g.f.op.Series[i]
 			x := &p.s[i-g.from]
-			in := int64(e * s.Values.DType.Size())
+			in := int64(e * s.Values.DType.Size()) // bytes of a vector of the values
 			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 &&
 				(g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
 		}
@@ -283,7 +280,8 @@ func (g *fuseGroup) chooseVector(size int) {
 	}
 }
 
-// addGroupCalls adds the group's calls to the Launch.
+// addGroupCalls adds the group's calls to the Launch, with the kernels that are fastest for it.
+// table is the device address of the paramTable.
 func (g *fuseGroup) addGroupCalls(table uintptr) {
 	p := g.p
 	p.table = table
@@ -334,7 +332,8 @@ func (g *fuseGroup) recordAlignments() {
 	}
 }
 
-// addTiled adds one call of a kernel that takes fuseParams. It returns the number of the call.
+// addTiled adds one call of the kernel name, which takes fuseParams. vector is the number of
+// columns per thread. It returns the number of the call.
 func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fuseWay) int {
 	f := g.f
 	p := &params
@@ -371,7 +370,8 @@ func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fus
 	return n
 }
 
-// bindAddresses binds the addresses of the group to the parameters of a call.
+// bindAddresses binds the addresses of the group to the parameters of call n. stream returns the
+// parameters of stream i of the group.
 func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *streamHead) {
 	l, op := g.f.l, g.f.op
 	l.bind(n, &h.targets, &op.Targets)
@@ -389,7 +389,7 @@ func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *stream
 }
 
 // chooseCall enables the call for vectors if all addresses are aligned. Otherwise it enables the
-// call for single columns.
+// call for single columns. A call with grid 0 is disabled.
 func (g *fuseGroup) chooseCall(addrs []uintptr) {
 	calls := g.f.l.calls
 	grids := g.grids

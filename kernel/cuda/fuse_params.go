@@ -164,8 +164,8 @@ func hasEpilogue(e *kernel.Epilogue) bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-// fastKernels reports which fast kernels support a stream. lean needs equal types and no epilogue;
-// mapped supports an epilogue and casts.
+// fastKernels reports which fast kernels support a stream with values of type from and results of
+// type to. lean needs equal types and no epilogue; mapped supports an epilogue and casts.
 func fastKernels(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
@@ -174,10 +174,10 @@ func fastKernels(
 	if rule.Mode > kernel.Next || e.Augment != nil {
 		return false, false
 	}
-	half := func(d robocache.DType) bool {
+	isSmallFloat := func(d robocache.DType) bool {
 		return d == robocache.Float32 || d == robocache.Float16 || d == robocache.BFloat16
 	}
-	lean = from == to && half(from) && !hasEpilogue(e)
-	mapped = half(to) && (half(from) || from == robocache.Uint8)
+	lean = from == to && isSmallFloat(from) && !hasEpilogue(e)
+	mapped = isSmallFloat(to) && (isSmallFloat(from) || from == robocache.Uint8)
 	return lean, mapped
 }

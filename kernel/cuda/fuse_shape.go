@@ -140,10 +140,10 @@ func (g *fuseGroup) stagedShape(
 	} else if n := int(p.vectors); n > 0 {
 		// Choose the block size that gives the most threads with columns on a multiprocessor,
 		// within the limits of registers and shared memory.
-		most := 0
+		mostBusy := 0
 		for t := 160; t <= 512; t += 32 {
-			if used := t / n * n * stagedBlocks(c, stagedBytes(p), t); used > most {
-				most, threads = used, t
+			if busy := t / n * n * stagedBlocks(c, stagedBytes(p), t); busy > mostBusy {
+				mostBusy, threads = busy, t
 			}
 		}
 	}
@@ -153,7 +153,8 @@ func (g *fuseGroup) stagedShape(
 	return uint32(threads), uint32(min(p.batch, blocks)), uint32(bytes)
 }
 
-// stagedBlocks returns how many blocks of a staged kernel fit on a multiprocessor.
+// stagedBlocks returns how many blocks of a staged kernel fit on a multiprocessor. They are limited
+// by shared memory (each block needs 1 KB more), by threads, and by registers (80 per thread).
 func stagedBlocks(c chip, bytes, threads int) int {
 	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 }
@@ -261,7 +262,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 }
 
 // bufferCount returns two if several blocks with two buffers fit on a multiprocessor, else one.
-// With two buffers, loads start earlier.
+// With two buffers, loads start earlier. It computes the size on a copy of p.
 func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 	q := *p
 	g.layoutShared(&q, how, 2)
@@ -281,7 +282,7 @@ func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 // block handles one stream at a time, so that all streams use the same memory.
 func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
-	budget := 24 << 10 / 8
+	budget := 24 << 10 / 8 // timestamps in 24 KB
 	if !alone {
 		budget = max(budget/streams, 64)
 	}
@@ -306,18 +307,19 @@ func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	return total
 }
 
-// threadsFor returns a block size for rows with the given number of vectors. It is a multiple of 32
-// near 256 that leaves few threads idle.
+// threadsFor returns the number of threads of a block for rows of the given number of vectors. It
+// tries the multiples of 32 from 128 to 320 and takes the one that leaves the fewest threads idle.
+// Sizes far from 256 must be better by 1 percent per 32 threads.
 func threadsFor(vectors int) int {
-	best, most := 256, 0.0
+	best, bestScore := 256, 0.0
 	for n := 128; n <= 320; n += 32 {
-		used := float64(n/vectors*vectors) / float64(n)
-		if vectors > n {
+		busy := float64(n/vectors*vectors) / float64(n)
+		if vectors > n { // a row takes several rounds
 			rounds := (vectors + n - 1) / n
-			used = float64(vectors) / float64(rounds*n)
+			busy = float64(vectors) / float64(rounds*n)
 		}
-		if used -= 0.02 * math.Abs(float64(n-256)) / 64; used > most {
-			best, most = n, used
+		if score := busy - 0.02*math.Abs(float64(n-256))/64; score > bestScore {
+			best, bestScore = n, score
 		}
 	}
 	return best

@@ -117,7 +117,8 @@ func (l *Launch) addCall(k call) int {
 	return len(l.calls) - 1
 }
 
-// bind binds the address of a tensor to a field of a call's parameters. A nil tensor is ignored.
+// bind binds the address of a tensor to a field of the parameters of call n: each run writes the
+// address to the field. A nil tensor is ignored.
 func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
 	if t != nil {
 		start := uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))

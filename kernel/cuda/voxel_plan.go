@@ -109,7 +109,7 @@ func (v *voxelPlan) countsInBuckets(points int64) bool {
 	return p.bit == 0 || p.batch == 1 || p.cells%8 == 0 // each byte of bits must be in one bucket
 }
 
-// cutTiles computes the number of tiles of 2^tile points.
+// cutTiles computes the number of tiles of 2^tile points. A tile has points of one entry only.
 func (v *voxelPlan) cutTiles(points int64) {
 	p := &v.params
 	tiles := points>>p.tile + p.batch
@@ -125,7 +125,7 @@ func (v *voxelPlan) cutTiles(points int64) {
 func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	p := &v.params
 	counts := !op.Mode.Featured() && p.sparse == 0
-	rounds, threads := 4, 1024
+	rounds, threads := 4, 1024 // a block handles rounds × threads points
 	if points > 1<<20 {
 		rounds, threads = 16, 512
 	}
@@ -176,8 +176,9 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	v.steps = []voxelStep{tile, second}
 }
 
-// bucketShift returns the logarithm of the cells in a bucket. widest is the logarithm of the most
-// cells that a block can count.
+// bucketShift returns the logarithm of the number of cells in a bucket. counts means that points
+// are counted without features. widest is the logarithm of the most cells that a block can count in
+// shared memory.
 func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
 	shift := log2Ceil(ceilDiv(p.cells, 1024))
 	if counts {
@@ -218,7 +219,8 @@ func addKernel(mode kernel.VoxelMode) string {
 	return "voxel_add"
 }
 
-// addShared sets the space for the points of a bucket, and returns the shared memory of a block.
+// addShared sets p.room, the space for the points of a bucket in bytes, and returns the shared
+// memory of a block.
 func (p *voxelParams) addShared(points int64, chip chip) uint32 {
 	cells := 0
 	perPoint := int64(voxelListed * 3 / 2)
@@ -232,7 +234,8 @@ func (p *voxelParams) addShared(points int64, chip chip) uint32 {
 	return uint32(6*cells) + p.room
 }
 
-// assignAreas assigns the areas of scratch.
+// assignAreas assigns the areas of scratch and sets its size. Each area starts at a multiple of
+// voxelAlign.
 func (v *voxelPlan) assignAreas(points int64) {
 	p := &v.params
 	at := int64(voxelHead)
