@@ -7,6 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// unproject is the name of DepthOp in errors.
 const unproject = "depth_to_points"
 
 // checkCamera rejects camera parameters (fx, fy, cx, cy) and a scale that cannot be used.

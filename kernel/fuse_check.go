@@ -38,7 +38,7 @@ func (op *FuseOp) Check() (err error) {
 		if err != nil { // errorPlace allocates a map, so it is called only for an error
 			return robocache.At(err, s.errorPlace(i, len(op.Series)))
 		}
-		// possible if there are no rows, because then any number of columns is legal
+		// The sum can overflow only if there are no rows; then any number of columns is legal.
 		if cols > math.MaxInt-s.columnCount() {
 			return robocache.ResourceLimit(name, nil, "more elements than can be counted").
 				Expected("at most 2^63 columns", "more")

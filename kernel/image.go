@@ -15,7 +15,8 @@ import (
 // be drawn for the images of one sample and camera. A nil range draws nothing.
 type ImageAugment struct {
 	Seed, Epoch uint64
-	// each camera has its own draws; the draw of a flip is shared by all cameras of a sample
+	// Camera is the number of the camera. Each camera has its own draws, except for the flip, which
+	// all cameras of a sample share.
 	Camera        uint32
 	Shared        bool        // all draws but those of noise are shared by the cameras of a sample
 	Height, Width int         // size of the crop; 0: the size of the image
@@ -39,7 +40,8 @@ type ImageDraw struct {
 	Blank  int32    // 1: there is no image, and the result is zeros
 	Matrix [9]int32 // for red, green and blue, with 12 fractional bits
 	Offset int32    // added to each channel, with 12 fractional bits
-	// standard deviation for one step of the sum of four bytes, with 16 fractional bits
+	// Noise is the factor from the sum of four random bytes to the noise of a pixel value, with 16
+	// fractional bits.
 	Noise    int32
 	Key      [2]uint32
 	Sample   [2]uint32
@@ -63,7 +65,8 @@ const (
 // of NTSC's YIQ, rounded to three decimals, and each row sums to 0.
 var hueTurn = [3][3]float64{{-0.168, -0.329, 0.497}, {0.328, -0.035, -0.293}, {-1.25, 1.046, 0.204}}
 
-// sharedCamera is the number of the draws that all cameras of a sample share, other than flips.
+// sharedCamera is the camera number for draws that all cameras of a sample share. Flips use camera
+// 0 instead.
 const sharedCamera = math.MaxUint32
 
 // drawKey returns the Philox key for the draws of a camera. Flips use camera 0.

@@ -16,6 +16,7 @@ const (
 	ModeSum
 )
 
+// modeNames are the names of modes, in the order of their numbers.
 var modeNames = enumNames{
 	"align",
 	"mode",
@@ -52,6 +53,7 @@ const (
 	ErrorEdge // an error, and no output
 )
 
+// edgeNames are the names of edge policies, in the order of their numbers.
 var edgeNames = enumNames{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
 
 // String returns the name of the edge policy.

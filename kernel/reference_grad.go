@@ -47,7 +47,8 @@ func (op *FuseGradOp) runReference() error {
 	return nil
 }
 
-// clearGrad fills Grad with zeros. No target reads the rows beyond a length and between entries.
+// clearGrad fills Grad with zeros. Rows beyond a length, and rows between entries, are not written
+// later.
 func (op *FuseGradOp) clearGrad() {
 	g := op.Grad
 	entries := 1

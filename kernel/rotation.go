@@ -50,7 +50,7 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 		q = [4]float64{-q[0], -q[1], -q[2], -q[3]}
 	}
 	s := math.Sqrt(float64(q[0]*q[0]) + float64(q[1]*q[1]) + float64(q[2]*q[2]))
-	// the identity has every axis: use the line's axis and the nearest multiple of 2π
+	// The identity has every axis. Use the axis of the line, and the nearest multiple of 2π.
 	if s < 1e-12 {
 		n := math.Sqrt(
 			float64(line[0]*line[0]) + float64(line[1]*line[1]) + float64(line[2]*line[2]),
@@ -122,8 +122,8 @@ func (e eulerOrder) blendAngles(v0, v1 [3]float64, w float64) (v [3]float64, ok 
 	if !ok {
 		return v, false
 	}
-	// the angles at w between the samples: near turns each angle the short way, line uses the
-	// written values
+	// Both are angles at w between the samples. near turns each angle the short way; line uses the
+	// stored values.
 	var near, line [3]float64
 	for j := range near {
 		d := v1[j] - v0[j]

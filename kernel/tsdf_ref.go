@@ -7,6 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// integrate is the name of TSDFOp in errors.
 const integrate = "tsdf_integrate"
 
 // DepthScale returns Scale, or the default that 0 selects.
@@ -118,7 +119,7 @@ func (op *TSDFOp) Row(column int) {
 		if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
 			continue
 		}
-		// rounded before it is used in sdf, so that no product is fused
+		// The product is rounded before it is used in sdf, so that it is not fused.
 		depth := float32(
 			float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale,
 		)

@@ -9,8 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// voxelize is the name of VoxelOp in errors.
 const voxelize = "voxelize"
 
+// floatTypes are the types of points, features and depth images.
 var floatTypes = []robocache.DType{
 	robocache.Float32,
 	robocache.Float16,

@@ -46,7 +46,8 @@ type fuseRun struct {
 	targets     clockView
 	streams     []stream
 	clocks      []sharedClock
-	// each entry must be computed in one piece, because augmentation counts its rows
+	// wholeEntries means that each entry must be computed in one piece, because augmentation counts
+	// its rows.
 	wholeEntries bool
 	planOnly     bool // only compute and check the plans, without computing rows
 	bytes        int  // number of bytes read and written

@@ -12,8 +12,8 @@ type normTable struct {
 	a, b  []float32
 	size  int  // number of columns of a block; 0 = no table
 	whole bool // the table is as long as a row
-	// number of columns that share an entry, if blocks end where an entry ends; 0 = all blocks use
-	// the same table
+	// plane is the number of columns of a channel, if each channel has its own block of the table.
+	// It is 0 if all blocks of columns use the same table.
 	plane    int
 	channels int
 }

@@ -34,7 +34,7 @@ func (w *worker) makeRows(s *stream, at region, samples []int64) ([]uint8, bool)
 	w.args = s.args
 	valid := p.Valid
 	if s.minRows > 0 {
-		// a copy, because other streams may use the same plan
+		// The kernel writes to valid. It gets a copy, because other streams may use the plan.
 		w.valid = append(w.valid[:0], valid...)
 		valid = w.valid
 	}

@@ -25,11 +25,12 @@ type stream struct {
 	epilogue *kernel.Epilogue
 	cols     int
 	dst, src tensorView
-	// computes rows that are copied, and blended rows if the mode is linear; nil = kernel.Resample
-	// computes all rows
+	// kernel computes rows that are copied, and blended rows if the mode is linear. If it is nil,
+	// kernel.Resample computes all rows.
 	kernel      func(*rowArgs)
 	copiesBytes bool // the kernel copies bytes and does not blend
-	// number of rows that the kernel needs; > 0 for slerp only, which also writes the validity
+	// minRows is the number of rows that the kernel needs. It is 0 except for slerp, whose kernel
+	// also writes the validity.
 	minRows       int
 	referenceOnly bool // kernel.Resample computes all rows, because the mode has no kernel
 	args          rowArgs

@@ -68,7 +68,8 @@ type voxelRun struct {
 	scratch *voxelScratch
 	stats   [3]int64
 	keys    []uint64 // keys, sorted by bucket
-	// as long as keys: scratch memory for sorting a bucket's keys, at the same indices
+	// spare is scratch memory for sorting. It is as long as keys; a bucket uses the same indices in
+	// both.
 	spare   []uint64
 	shift   int // a key's bucket is key >> (shift + rowBits)
 	buckets int

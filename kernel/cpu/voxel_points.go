@@ -12,7 +12,8 @@ import (
 // pointSource reads points as float32.
 type pointSource struct {
 	tensorView
-	// the same memory, if the three coordinates of a point are adjacent float32 values; else nil
+	// f32 is the memory of the points as float32 values. It is nil unless the three coordinates of
+	// a point are adjacent float32 values.
 	f32 []float32
 }
 

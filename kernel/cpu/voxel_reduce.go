@@ -18,7 +18,8 @@ type reducer struct {
 	width      int // number of features (F)
 	tensorView     // view of the features
 	rows       int // rows per entry; 0: rows are numbered through all entries
-	// the same memory, if the features of a row are adjacent float32 values; else nil
+	// f32 is the memory of the features as float32 values. It is nil unless the features of a row
+	// are adjacent float32 values.
 	f32      []float32
 	mask     uint64 // bits of the row in a key
 	rowBits  int
@@ -28,7 +29,7 @@ type reducer struct {
 	maxKeys  int       // maximal number of keys gathered at a time
 	starts   []uint32  // starts of the cells of a bucket
 	left     int       // number of gathered keys that are not reduced yet
-	long     bool      // the keys belong to one cell and are not gathered
+	long     bool      // the keys are not gathered: one long cell, or float64 features
 }
 
 // maxGatheredKeys and maxGatheredNumbers limit the rows that are gathered at a time, so that they
@@ -80,7 +81,8 @@ func (r *reducer) rowElement(key uint64) int {
 // their keys. It gathers the rows of as many whole cells as fit. A cell that does not fit is not
 // gathered (r.long). It returns keys unchanged.
 func (r *reducer) gatherCells(keys []uint64) []uint64 {
-	// float64 features are rare, and they are not rounded before they are summed
+	// Float64 features are not gathered as float32, because they must not be rounded before they
+	// are summed. They are rare.
 	r.left = len(keys)
 	r.long = r.dtype == robocache.Float64
 	if r.width == 0 || len(keys) == 0 || r.long {

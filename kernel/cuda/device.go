@@ -14,6 +14,7 @@ type Device struct {
 	gpu      *gpu // nil: the simulator
 }
 
+// devices holds the open devices by number.
 var devices struct {
 	mu   sync.Mutex
 	open map[int]*Device

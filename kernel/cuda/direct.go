@@ -39,7 +39,8 @@ type directParams struct {
 	s                                 [directStreams]directStream
 }
 
-const directStreams = 4 // DIRECT_STREAMS
+// directStreams is DIRECT_STREAMS of src/direct.cuh: the most streams of one launch.
+const directStreams = 4
 
 // directLimit is the number of vectors up to which the direct kernels are faster. Above it,
 // planning a tile once for all its columns is faster. For single columns the limit is two thirds of

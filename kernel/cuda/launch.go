@@ -46,15 +46,16 @@ type chip struct {
 // call is one launch of a kernel.
 type call struct {
 	kernel string // its extern "C" name
-	// number of blocks, one-dimensional because grid.y and grid.z are limited to 65,535. 0: nothing
-	// is launched
+	// grid is the number of blocks. It is one-dimensional, because grid.y and grid.z are limited to
+	// 65,535. If it is 0, nothing is launched.
 	grid   uint32
 	block  uint32 // threads
 	shared uint32 // dynamic shared memory, bytes
-	// the bytes of the one parameter struct, 8-aligned if it has 8-byte fields (see paramsOf)
+	// params holds the bytes of the only parameter, a struct (see paramsOf). It is aligned to 8
+	// bytes if the struct has fields of 8 bytes.
 	params []byte
-	// programmatic dependent launch: the kernel may start before the previous launch has ended, and
-	// waits by itself. Ignored below sm_90
+	// early requests a programmatic dependent launch: the kernel may start before the previous
+	// launch has ended, and waits for it by itself. It is ignored below sm_90.
 	early  bool
 	args   func() string // describes arguments in errors of a failed launch; may be nil
 	device any           // launcher-specific state of a prepared kernel

@@ -23,7 +23,8 @@ type rowsArea struct {
 	rows, row                     int32 // row: number of threads for one row
 }
 
-// Rows is a form of copies: rows of up to two areas. A copy of n bytes is one row of n bytes.
+// Rows describes what one copy moves: the rows of up to two areas. A plain copy of n bytes has one
+// area with one row of n bytes.
 type Rows [2]Area
 
 // Area is a block of rows with Bytes bytes each. Its first row starts FromAt and ToAt bytes after

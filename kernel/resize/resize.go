@@ -82,7 +82,7 @@ type Scaler struct {
 	Filter     Filter
 	Arithmetic Arithmetic
 	X, Y       *Axis
-	// of Floats: the result is round(sum × Gain + Bias)
+	// Gain and Bias are used by the arithmetic Floats: the result is round(sum × Gain + Bias).
 	Gain, Bias float32
 	isCopy     bool
 }

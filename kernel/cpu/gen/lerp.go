@@ -30,6 +30,7 @@ const (
 	unitNorm          // x/255, then norm
 )
 
+// suffix is the end of the name of kernels with an epilogue.
 var suffix = map[epilogue]string{norm: "Norm", unitNorm: "UnitNorm"}
 
 // Offsets of the fields of rowArgs.

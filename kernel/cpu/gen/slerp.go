@@ -44,6 +44,7 @@ var (
 	}
 )
 
+// constants holds the memory of each constant that fourLanes has written.
 var constants = map[uint64]Mem{}
 
 // fourLanes returns a constant that is repeated in four lanes.
