@@ -185,9 +185,9 @@ func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 		bent = math.Pi / 2
 		near[2] *= sign
 	}
-	const eps = 1e-7
+	const eps = 1e-7                                          // below this distance from 0 or π, the outer angles are not both defined
 	mid := 2 * math.Atan2(math.Hypot(c, d), math.Hypot(a, b)) // 0 … π
-	sum, diff := 2*math.Atan2(b, a), 2*math.Atan2(d, c)
+	sum, diff := 2*math.Atan2(b, a), 2*math.Atan2(d, c)       // of the outer angles
 	var v [3]float64
 	switch {
 	case mid < eps:

@@ -41,21 +41,21 @@ func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	if e.Norm != nil {
 		channels = max(len(e.Norm.A), 1)
 	}
-	period := plane * channels
+	period := plane * channels // number of columns after which the entries repeat
 	if e.Norm == nil {
 		period = 1
 	}
 	*t = normTable{a: t.a, b: t.b}
 	switch {
-	case cols <= blockCols:
+	case cols <= blockCols: // one entry for each column
 		t.size, t.whole = cols, true
-	case period <= blockCols:
+	case period <= blockCols: // whole periods, which repeat along the row
 		t.size = blockCols / period * period
-	case plane >= 64:
+	case plane >= 64: // a block for each channel, because a plane has one channel only
 		t.size = min(plane, blockCols)
 		t.plane = plane
 		t.channels = channels
-	default:
+	default: // one entry for each column of a long row
 		t.size, t.whole = cols, true
 	}
 	n := t.size
@@ -64,7 +64,7 @@ func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	}
 	t.a, t.b = resizeSlice(t.a, n), resizeSlice(t.b, n)
 	for i := range n {
-		k := i / plane % channels
+		k := i / plane % channels // channel of entry i
 		if t.plane > 0 {
 			k = i / t.size
 		}

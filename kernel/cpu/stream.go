@@ -103,6 +103,7 @@ func (s *stream) chooseKernel(
 	a := &s.args
 	a.dstStep, a.srcStep = dst.row*to.Size(), src.row*from.Size()
 	f := formOf(e, from)
+	// Choose the kernel for rows that are copied, and for linear blends.
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
 		s.kernel, s.copiesBytes = moveRows, true
@@ -111,6 +112,7 @@ func (s *stream) chooseKernel(
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
+	// Slerp has its own kernel. The other computing modes have none.
 	k := slerpKernel()
 	isSlerp := rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil
 	isFloat32 := from == robocache.Float32 && to == from
@@ -131,6 +133,7 @@ func (s *stream) chooseKernel(
 		s.setNormalization(e)
 		return
 	}
+	// Aligned rows of a large result can be stored around the caches.
 	k = streamKernel(from, to)
 	if !streaming || rule.Mode != kernel.Linear || k == nil {
 		return

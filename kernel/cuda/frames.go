@@ -86,7 +86,7 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 	var positionAt, weightAt [4]int // offsets in tables
 	var first [4][]int32            // first sample of each row or column
 	p := &x.params
-	for k := range f.Taps {
+	for k := range f.Taps { // columns of luma and chroma, then rows of both
 		filter, err := x.padFilter(f, k)
 		if err != nil {
 			return err
@@ -132,8 +132,9 @@ type frameFilter struct {
 	taps     int
 }
 
-// padFilter returns filter k of a form with taps that the kernel can read. It sets the limit of the
-// samples. Filters 0 and 1 are those of columns.
+// padFilter returns filter k of a form with taps that the kernel can read. Filters 0 and 1 are
+// those of columns, 2 and 3 those of rows. It sets the limit of the filter: the end of the samples
+// that are read.
 func (x *Frames) padFilter(f *FrameForm, k int) (out frameFilter, err error) {
 	position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
 	limit := &x.params.limit[k]
@@ -191,8 +192,8 @@ func (x *Frames) chooseTile(f *FrameForm, first *[4][]int32) bool {
 	return false
 }
 
-// padToFours changes filters to a multiple of four taps, all before limit. It returns nil if there
-// are fewer samples than taps.
+// padToFours changes filters to a multiple of four taps, by zeros at the end. Filters that would
+// then read beyond limit start earlier. It returns nil if there are fewer samples than taps.
 func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
 	n := (taps + 3) &^ 3
 	if int(limit) < n {
@@ -211,7 +212,8 @@ func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int3
 	return to, out, n
 }
 
-// padToPairs changes filters to an even number of taps that start at even samples.
+// padToPairs changes filters to an even number of taps that start at even samples, by zeros at both
+// ends.
 func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 	n := (taps + 2) &^ 1
 	to := make([]int32, len(position))

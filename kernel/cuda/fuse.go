@@ -47,7 +47,8 @@ func (f *fuseBuilder) addCalls() error {
 	for i := range f.op.Series {
 		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
 	}
-	if f.batch == 0 || f.rows == 0 && !checks || f.cols == 0 && f.op.Valid == nil && !checks {
+	isEmpty := f.rows == 0 || f.cols == 0 && f.op.Valid == nil
+	if f.batch == 0 || isEmpty && !checks {
 		return nil
 	}
 	if f.rows > math.MaxInt32/2 {
@@ -70,7 +71,7 @@ func (f *fuseBuilder) addCalls() error {
 	if checks {
 		f.l.before = f.checkValues
 	}
-	if f.rows == 0 {
+	if f.rows == 0 { // only the check runs; nil calls would mean a closed Launch
 		f.l.calls = []call{}
 		return nil
 	}

@@ -47,6 +47,7 @@ func (g *fuseGroup) chooseShape(
 	tile := int(p.rows)
 	streams := int(p.streams)
 	if g.kind == fuseAny {
+		// A block computes a tile of one stream. Smaller tiles give enough blocks for the chip.
 		threads = 256
 		tile = min(tile, 32)
 		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(streams)
@@ -63,6 +64,7 @@ func (g *fuseGroup) chooseShape(
 			// Measured with three streams and B = 4096: 211 µs, and 251 µs with 320 threads.
 			threads = min(threads, 160)
 		}
+		// A row is cut into chunks of columns, one for each block.
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
@@ -74,6 +76,7 @@ func (g *fuseGroup) chooseShape(
 		}
 		p.work = blocks()
 	}
+	// Shared memory: spans, plan rows, and pivots.
 	p.tile = int32(tile)
 	p.tiles = int32(ceilDiv(int64(p.rows), int64(tile)))
 	at := spanBytes * streams
@@ -211,7 +214,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	if g.kind == fuseAny || !isNanoseconds || p.rows > 1024 || !fillsChip {
 		return fuseTiles
 	}
-	var in, out int64
+	var in, out int64 // bytes of an entry that are read and written
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		x := &p.s[i-g.from]
@@ -237,7 +240,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	case g.vector > 1 && g.kind == fuseLean && in < 2*out && fillsOften && g.cols/4 <= 512:
 		how = fuseWhole
 	}
-	switch fuseChoice {
+	switch fuseChoice { // tests only
 	case "tiles":
 		how = fuseTiles
 	case "whole":
@@ -253,6 +256,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	if how == fuseTiles {
 		return how
 	}
+	// Two blocks must fit on a multiprocessor. The layout is computed on a copy of p.
 	q := *p
 	g.layoutShared(&q, how, 1)
 	if stagedBytes(&q) > c.shared/2 {

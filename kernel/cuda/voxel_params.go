@@ -168,7 +168,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		p.flat = flag(o.Step(0) == 1)
 		return
 	}
-	first := 0
+	first := 0 // axis of x
 	if l.Batched {
 		p.outEntry = int64(o.Step(0))
 		first = 1
@@ -185,7 +185,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	// If neighboring cells are a fixed distance apart, in C order, an index is enough. The stride
 	// of an axis with one element is ignored.
 	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
-	run := p.outZ
+	run := p.outZ // distance of neighboring cells
 	if op.Grid[2] == 1 {
 		run = p.outY
 		if op.Grid[1] == 1 {

@@ -54,19 +54,20 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	plan := &voxelPlan{}
 	p := &plan.params
 	p.setLayout(op, l)
-	points := int64(l.Rows)
+	points := int64(l.Rows) // of all entries
 	if p.entries != offsetEntries {
 		points *= int64(l.Batch)
 	}
 	chip := d.launcher.chipInfo()
 	clear := voxelStep{kernel: "voxel_clear", grid: uint32(chip.processors * 4), block: 512}
 	switch {
-	case l.Batch == 0:
+	case l.Batch == 0: // only the statistics are cleared
 		clear.grid = 1
 		plan.steps = []voxelStep{clear}
 		plan.bytes = voxelHead + voxelAlign
 		return plan, nil
 	case !op.Mode.Featured() && p.sparse == 0 && !plan.countsInBuckets(points):
+		// Points are counted with atomics in global memory. Bits are first counted as words.
 		p.tile = 10
 		plan.cutTiles(points)
 		hit := voxelStep{kernel: "voxel_hit", grid: p.tiles, block: 256, early: true}
@@ -86,6 +87,9 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		return plan, nil
 	}
 	plan.planBuckets(op, points, chip)
+	// The kernels of planBuckets write every cell of a dense result. If buckets are lists, they
+	// write occupied cells only, so the result is cleared first. FailOutside needs an initialized
+	// first field of scratch.
 	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
 		plan.steps = append([]voxelStep{clear}, plan.steps...)
 	} else if op.Outside == kernel.FailOutside {

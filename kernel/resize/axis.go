@@ -230,7 +230,7 @@ func cellMeans(from, to int) *Axis {
 	a := newAxis(from, to)
 	scale := float64(from) / float64(to)
 	for i := range to {
-		begin := float64(float64(i) * scale)
+		begin := float64(float64(i) * scale) // the cell covers begin to end
 		end := begin + scale
 		width := min(scale, float64(from)-begin)
 		hi := min(int(math.Floor(end)), from-1)
@@ -259,7 +259,7 @@ func cv2Linear(from, to int, isArea bool) *Axis {
 	inverse := float64(to) / float64(from)
 	scale := 1 / inverse
 	for i := range to {
-		first, part := 0, float32(0)
+		first, part := 0, float32(0) // left sample, and weight of the right one
 		if isArea {
 			first = int(math.Floor(float64(float64(i) * scale)))
 			part = float32(float64(i+1) - float64(float64(first+1)*inverse))

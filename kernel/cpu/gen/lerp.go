@@ -253,8 +253,9 @@ func (k *rows) loadConstants() {
 	}
 }
 
-// writeColumns writes the loops over one row. They handle eight columns at a time. The last eight
-// overlap the previous ones, so that nothing beyond the row is touched.
+// writeColumns writes the loops over one row, whose labels start with name. They handle 32 and then
+// eight columns at a time. The last eight overlap the previous ones, so that nothing beyond the row
+// is touched. Rows of less than eight columns handle four, or one at a time.
 func (k *rows) writeColumns(name string, blend bool) {
 	l := func(s string) string { return name + s }
 	// steps handles n columns at a time while that many are left. Then it jumps to the label then.

@@ -16,14 +16,15 @@ func (r sweeper) chance(p float64) bool { return r.Float64() < p }
 func (r sweeper) upTo(n int) int { return r.IntN(n + 1) }
 
 // layout returns a tensor of the shape with random strides: with gaps, transposed, reversed or
-// unaligned. It can be expanded if it is only read. The caller fills its memory.
+// unaligned. If read is set, the tensor is only read and can be expanded. The caller fills its
+// memory.
 func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
 	size, lo, hi := d.Size(), 0, 0
 	if r.chance(.5) {
 		hi = t.Len()
 	} else {
-		order := make([]int, len(shape))
+		order := make([]int, len(shape)) // axes from the innermost outwards
 		for i := range order {
 			order[i] = len(shape) - 1 - i
 		}
@@ -40,7 +41,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 				step += r.IntN(5)
 			}
 			if read && r.chance(.1) {
-				step = 0
+				step = 0 // expanded
 			}
 			n := max(shape[axis]-1, 0)
 			reach = max(reach, step*n+reach)

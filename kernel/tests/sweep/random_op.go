@@ -106,7 +106,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 			d = robocache.Uint8
 		}
 	}
-	timestamps := make([][]int64, batch)
+	timestamps := make([][]int64, batch) // of each entry
 	ragged, padded := r.chance(.25), r.chance(.25)
 	total := 0
 	for b := range timestamps {
@@ -122,7 +122,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 	}
 	dt := pick(r, c.types...)
 	if ragged {
-		lead := r.upTo(2)
+		lead := r.upTo(2) // rows before the first entry
 		s.Values = r.layout(d, true, total+lead, cols)
 		var all []int64
 		offsets := []int64{int64(lead)}
