@@ -185,9 +185,11 @@ func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 		bent = math.Pi / 2
 		near[2] *= sign
 	}
-	const eps = 1e-7                                          // below this distance from 0 or π, the outer angles are not both defined
+	// If mid is closer than eps to 0 or π, only the sum or only the difference of the outer angles
+	// is defined.
+	const eps = 1e-7
 	mid := 2 * math.Atan2(math.Hypot(c, d), math.Hypot(a, b)) // 0 … π
-	sum, diff := 2*math.Atan2(b, a), 2*math.Atan2(d, c)       // of the outer angles
+	sum, diff := 2*math.Atan2(b, a), 2*math.Atan2(d, c)
 	var v [3]float64
 	switch {
 	case mid < eps:

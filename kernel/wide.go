@@ -164,14 +164,14 @@ func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 			q1[j] = -q1[j]
 		}
 	}
-	var less, more [4]float64
+	var difference, sum [4]float64
 	for j := range q0 {
-		less[j] = q0[j] - q1[j]
-		more[j] = q0[j] + q1[j]
+		difference[j] = q0[j] - q1[j]
+		sum[j] = q0[j] + q1[j]
 	}
 	// Near 0, atan2 of the two lengths is precise, but acos(dot) is not.
-	th := 2 * math.Atan2(quatNorm(less), quatNorm(more))
-	if th < 1e-6 {
+	th := 2 * math.Atan2(quatNorm(difference), quatNorm(sum))
+	if th < 1e-6 { // a linear blend, because sin(th) would be too small to divide by
 		for j := range q {
 			q[j] = float64((1-w)*q0[j]) + float64(w*q1[j])
 		}

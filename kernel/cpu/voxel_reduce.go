@@ -49,8 +49,9 @@ func (r *reducer) openFeatures(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBit
 		return
 	}
 	t := op.Features
-	if r.tensorView = viewOf(t); len(t.Shape) == 3 && r.batch != r.row*l.Rows {
-		r.rows = l.Rows
+	r.tensorView = viewOf(t)
+	if len(t.Shape) == 3 && r.batch != r.row*l.Rows {
+		r.rows = l.Rows // there are gaps between entries
 	}
 	if t.DType == robocache.Float32 && (r.step == 1 || r.width == 1) {
 		r.f32 = castSlice[float32](t.Data)

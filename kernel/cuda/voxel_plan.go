@@ -232,10 +232,11 @@ func (p *voxelParams) addShared(points int64, chip chip) uint32 {
 		cells = max(1<<p.shift, 8)
 		perPoint = 2 * voxelOrdered // twice the average of a bucket
 	}
+	// The average space of a bucket, limited by what several blocks on a multiprocessor can have.
 	space := max(perPoint*points/max(p.batch*int64(p.buckets), 1), 1024)
 	space = min(space, 64<<10, int64(chip.shared-16<<10))
 	p.room = uint32(space) &^ 15
-	return uint32(6*cells) + p.room
+	return uint32(6*cells) + p.room // a cell has a uint32 and a uint16
 }
 
 // assignAreas assigns the areas of scratch and sets its size. Each area starts at a multiple of

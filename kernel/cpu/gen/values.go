@@ -23,7 +23,8 @@ func (k *rows) loadRaw(
 	VMOVD(k.t.As32(), y.AsX())
 }
 
-// loadFloats reads n columns as float32. A copy between equal types reads them as bits.
+// loadFloats reads n columns as float32, from column first of the step on. p is the address of the
+// row. For float32 it is a copy of bits.
 func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
 	m := indexedOperand(p, k.i, k.src.size, first*k.src.size)
@@ -40,7 +41,7 @@ func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 		}
 	case k.src == bf16:
 		k.loadRaw(n, m, y, MOVWLZX, VPMOVZXWD)
-		VPSLLD(U8(16), r, r)
+		VPSLLD(U8(16), r, r) // bfloat16 is the high half of a float32
 	default:
 		k.loadRaw(n, m, y, MOVBLZX, VPMOVZXBD)
 		VCVTDQ2PS(r, r)

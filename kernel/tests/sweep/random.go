@@ -72,7 +72,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 // values.
 func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 	size := t.DType.Size()
-	wild := r.chance(.1)
+	hasNonFinite := r.chance(.1)
 	for o := 0; o+size <= len(t.Data); o += size {
 		x := r.NormFloat64()
 		if mode == kernel.Angle {
@@ -81,7 +81,7 @@ func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 		if r.chance(.02) {
 			x = pick(r, 0, math.Copysign(0, -1), 1, -1, 1e-40, 65504, 65520, 1e30, 3.4e38)
 		}
-		if wild && r.chance(.05) {
+		if hasNonFinite && r.chance(.05) {
 			x = pick(r, math.NaN(), math.Inf(1), math.Inf(-1))
 		}
 		conform.Put(t, o, x, r.Uint64())
