@@ -24,6 +24,7 @@ K = [[-0.168, -0.329, 0.497], [0.328, -0.035, -0.293], [-1.25, 1.046, 0.204]]
 
 
 def philox(c, k):
+    """Returns one block of Philox4x32-10 for counter c and key k."""
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
         c = [(b >> 32) ^ c[1] ^ k[0], b & M32, (a >> 32) ^ c[3] ^ k[1], a & M32]
@@ -32,10 +33,12 @@ def philox(c, k):
 
 
 def two(x):
+    """Returns the low and the high word of a 64-bit number."""
     return [x & M32, x >> 32 & M32]
 
 
 def unit(word):
+    """Returns 24 bits of a word as a number in [0, 1)."""
     return (word >> 8) * 2.0**-24
 
 
@@ -59,11 +62,13 @@ def scaled(img, filter, h, w):
 
 
 def mirrored(i, n):
+    """Returns indices, mirrored at 0 or n-1 if they lie outside, then clamped."""
     i = np.abs(i)
     return np.clip(np.where(i >= n, 2 * n - 2 - i, i), 0, n - 1)
 
 
 def turned(img, cos, sin):
+    """Returns the image rotated about its center. cos and sin have 16 fractional bits."""
     h, w = img.shape[1:]
     Y, X = (2 * np.arange(h) - (h - 1))[:, None], 2 * np.arange(w) - (w - 1)
     px, py = cos * X - sin * Y + ((w - 1) << 16), sin * X + cos * Y + ((h - 1) << 16)
@@ -75,6 +80,9 @@ def turned(img, cos, sin):
 
 
 def case(name, rng, size, crop=None, pad=0, seed=0, epoch=0, sample=0, camera=7, step=0, flip=0.0, noise=0.0, scale=None, rotation=None, channels_last=False, shared=False, **ranges):
+    """Returns one case: draws the values, applies the steps one after the other, and stores the
+    result. ranges are the ranges of the color jitter.
+    """
     H, W = size
     h, w = crop or size
     src = rng.integers(0, 256, (3, H, W))
@@ -125,6 +133,7 @@ def case(name, rng, size, crop=None, pad=0, seed=0, epoch=0, sample=0, camera=7,
 
 
 def images():
+    """Writes images.json."""
     rng = np.random.default_rng(22)
     jitter = {"brightness": [0.6, 1.4], "contrast": [0.6, 1.4], "saturation": [0.5, 1.5], "hue": [-0.1, 0.1]}
     wild = {"brightness": [0.0, 4.0], "contrast": [0.0, 4.0], "saturation": [0.0, 4.0], "hue": [-0.5, 0.5]}

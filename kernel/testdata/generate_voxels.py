@@ -33,7 +33,9 @@ MODES = ["occupancy", "count", "sum", "mean", "max", "min", "first"]
 
 
 def cells_of(points, lo, size, grid, outside):
-    """Per point: None (dropped) or its cell; and the counts. points hold float64 values that are read as float32."""
+    """Returns the cell of each point, or None for a dropped one, and the numbers of points inside,
+    outside and not finite. points are float64 values that are read as float32.
+    """
     out, stats = [], [0, 0, 0]
     for p in points:
         p = [f32(x) for x in p]
@@ -54,7 +56,7 @@ def cells_of(points, lo, size, grid, outside):
 
 
 def reduce(rows, mode):
-    """A cell's row from the features of its points, in order: float64 values as stored."""
+    """Returns the row of a cell from the features of its points, which are float64 and in order."""
     n = rows.shape[1]
     if mode == "first":
         return [f32(x) for x in rows[0]]
@@ -77,6 +79,9 @@ def reduce(rows, mode):
 
 def make(name, points, mode="count", features=None, lo=(0, 0, 0), size=(1, 1, 1), grid=(2, 3, 5), outside="drop", bits=False, fill=0.0, dtype=None, lengths=None, offsets=None,
          capacity=None, pdt="float32", fdt="float32", playout={}, flayout={}, out=None, counts=True):
+    """Returns a voxelize case with its result. pdt and fdt are the types of points and features,
+    playout and flayout their layouts, out the stride and base of the result.
+    """
     points = np.asarray(points, dtype=np.float64)
     c = {"op": "voxelize", "name": name, "min": [raw32(x) for x in lo], "size": [raw32(x) for x in size], "grid": list(grid), "mode": mode, "outside": outside}
     c["points"], points = tensor(points, pdt, **playout)
@@ -144,6 +149,7 @@ def make(name, points, mode="count", features=None, lo=(0, 0, 0), size=(1, 1, 1)
 
 
 def write(name, note, cases):
+    """Writes a file of cases."""
     with open(os.path.join(HERE, name), "w") as f:
         f.write('{"note": %s,\n"cases": [\n' % json.dumps(note))
         f.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))
@@ -151,6 +157,7 @@ def write(name, note, cases):
 
 
 def voxels():
+    """Writes voxel.json."""
     rng = np.random.default_rng(1)
     nan, inf = math.nan, math.inf
     cases = []
@@ -248,11 +255,13 @@ voxels_note = "points into cells: borders, what is outside, not finite, empty; m
 
 
 def depths():
+    """Writes depth.json."""
     rng = np.random.default_rng(2)
     cases = []
     nan, inf = math.nan, math.inf
 
     def add(name, depth, dt, cam=(3.5, 4.25, 2.1, 1.7), scale=0.0, pose=None, out=None, **layout):
+        """Adds a case with its result."""
         t, held = tensor(depth, dt, **layout)
         c = {"op": "unproject", "name": name, "depth": t, "camera": [raw32(x) for x in cam], "scale": raw32(scale)}
         if pose is not None:
@@ -295,10 +304,12 @@ def depths():
 
 
 def tsdfs():
+    """Writes tsdf.json."""
     rng = np.random.default_rng(3)
     cases = []
 
     def add(name, depth, dt, view, value, weight, lo, size, cam=(8, 8.5, 4, 3), scale=0.0, tau=0.3, top=4.0, vlayout={}, **layout):
+        """Adds a case with its result."""
         t, held = tensor(depth, dt, **layout)
         vt, v = tensor(value, "float32", **vlayout)
         wt, w = tensor(weight, "float32", **vlayout)
@@ -358,10 +369,12 @@ def tsdfs():
 
 
 def errors():
+    """Writes errors.json."""
     cases = []
     good = make("good", [[0.5, 0.5, 0.5]], "count")
 
     def bad(name, cls, phrase, **change):
+        """Adds a copy of a valid case with changed fields and the expected error."""
         c = json.loads(json.dumps(good))
         for k in ("want", "stats"):
             c.pop(k)
@@ -395,7 +408,7 @@ def errors():
 
 
 def stream(seed, n):
-    """n numbers of splitmix64, at once."""
+    """Returns n numbers of SplitMix64 as one array."""
     with np.errstate(over="ignore"):
         k = np.arange(1, n + 1, dtype=np.uint64)
         z = np.uint64(seed) + k * np.uint64(0x9E3779B97F4A7C15)
@@ -405,6 +418,7 @@ def stream(seed, n):
 
 
 def large():
+    """Writes large.json: generated point clouds, with the hash of their results."""
     cases = []
     specs = [(n, m, layout, g, b) for n, m, layout, g, b in [
         (200000, "count", "dense", (64, 64, 64), 1), (200000, "occupancy", "dense", (64, 64, 64), 1), (200000, "occupancy", "bits", (63, 31, 17), 1), (200000, "mean", "dense", (64, 64, 64), 1),

@@ -11,13 +11,15 @@ cases = []
 
 
 def read(form, v):
+    """Returns the rotation of a rotation vector or of Euler angles."""
     return Rotation.from_rotvec(v) if form == "rotvec" else Rotation.from_euler(form, v)
 
 
 def case(form, v0, v1, w):
+    """Adds the blend of two rotations at weight w."""
     both = Rotation.concatenate([read(form, v0), read(form, v1)])
     got = Slerp([0.0, 1.0], both)([w])[0]
-    # own: the result as scipy writes it, where it writes both samples as they are given.
+    # own is the result in scipy's form. It is None if scipy would write a sample in another form.
     own = None
     write = (lambda r: r.as_rotvec()) if form == "rotvec" else (lambda r: r.as_euler(form))
     if all(np.abs(write(read(form, v)) - v).max() < 1e-9 for v in (v0, v1)) and np.abs(np.subtract(v1, v0)).max() < 2.5:

@@ -12,12 +12,14 @@ E = 1_760_000_000_000_000_000
 
 
 def some(rng, dt, n, scale=2.0):
+    """Returns the bits of n random numbers of type dt."""
     if dt not in FORMATS:
         return [rng.randrange(2) if dt == "bool" else rng.randrange(1 << width(dt)) for _ in range(n)]
     return [bits_of(F(rng.uniform(-scale, scale)), dt) for _ in range(n)]
 
 
 def data(rng, dt, *shape, **layout):
+    """Returns a tensor of random numbers."""
     n = 1
     for d in shape:
         n *= d
@@ -25,16 +27,19 @@ def data(rng, dt, *shape, **layout):
 
 
 def stamps(rng, n, base=0, step=100):
+    """Returns n ascending timestamps at random distances, step on average."""
     return sorted(base + rng.randrange(0, step * max(n, 1)) for _ in range(n))
 
 
 def aims(rng, n, s, shuffled=False):
+    """Returns n random targets in and around timestamps s; a fifth of them hit one exactly."""
     lo, hi = (s[0], s[-1]) if s else (0, 100)
     t = [rng.choice(s) if s and rng.random() < .2 else rng.randrange(lo - 60, hi + 61) for _ in range(n)]
     return t if shuffled else sorted(t)
 
 
 def batches(folder):
+    """Writes batches.json."""
     rng = random.Random(20)
     cases = []
     S, T, D, B = 7, 9, 5, 3
@@ -73,6 +78,7 @@ def batches(folder):
 
 
 def layouts(folder):
+    """Writes layouts.json."""
     rng = random.Random(21)
     cases = []
     S, T, D, B = 5, 6, 7, 2
@@ -101,12 +107,14 @@ def layouts(folder):
 
 
 def streams(folder):
+    """Writes streams.json."""
     rng = random.Random(22)
     cases = []
     B, T = 3, 8
     to = [aims(rng, T, list(range(0, 800, 10))) for _ in range(B)]
 
     def one(D, dt="float32", kind="dense", **o):
+        """Returns a random stream of D columns. kind is dense, ragged or padded."""
         n = rng.choice([1, 6, 13])
         if kind == "ragged":
             offsets = [0]

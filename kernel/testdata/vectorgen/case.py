@@ -1,4 +1,4 @@
-"""One case of a stored plan, and files of them."""
+"""Cases of stored plans, and the writer of files of cases."""
 import json, os
 
 from .numbers import h64, hexa, width
@@ -7,6 +7,9 @@ from .values import run
 
 
 def make(name, s, targets, rows, dt, out=None, layout=None, ulp=None, cols=None, **o):
+    """Returns a case of a stored plan with its result. s are the timestamps; rows are the bits of
+    the samples; layout is (row stride, column stride, base, skip); o are options of the rule.
+    """
     o.setdefault("mode", "linear")
     o.setdefault("edge", "clamp")
     out = out or dt
@@ -48,6 +51,7 @@ def make(name, s, targets, rows, dt, out=None, layout=None, ulp=None, cols=None,
 
 
 def write(folder, name, note, cases):
+    """Writes a file of cases."""
     path = os.path.join(folder, name)
     with open(path, "w") as f:
         f.write('{"note": %s,\n"cases": [\n' % json.dumps(note))

@@ -13,6 +13,7 @@ SPECIALS = [0.0, -0.0, 1.0, -1.0, 127.0, 127.5, 128.0, -128.5, -129.0, 255.0, 25
 
 
 def epilogues(folder):
+    """Writes epilogues.json."""
     rng = random.Random(30)
     cases = []
     B, S, T = 2, 6, 7
@@ -20,6 +21,9 @@ def epilogues(folder):
     to = times([aims(rng, T, p) for p in per])
 
     def norm(n, kind, constant=True):
+        """Returns random statistics of n channels. One channel is constant unless constant is
+        false.
+        """
         b = [rng.uniform(.1, 3) for _ in range(n)]
         if constant and n > 1:
             b[1] = 0
@@ -64,6 +68,7 @@ def augments(folder):
     big = (1 << 63) + 12345
 
     def case(name, dt="float32", out=None, D=7, batch=True, **a):
+        """Adds a case with this augmentation."""
         e = Epilogue(augment=Augment(**a))
         cases.append(fuse(name, [Series(data(rng, dt, B, S, D), times(per), edge="mask", epilogue=e)], to, out or dt))
     for dt in FLOATS:

@@ -19,6 +19,7 @@ class Random:
         self.state = seed
 
     def take(self, n):
+        """Returns the next n random numbers."""
         with np.errstate(over="ignore"):
             z = np.uint64(self.state) + np.arange(1, n + 1, dtype=np.uint64) * np.uint64(GAMMA)
             self.state = (self.state + n * GAMMA) % (1 << 64)
@@ -28,7 +29,7 @@ class Random:
 
 
 def lerp(v0, v1, w):
-    """fma(w, v1-v0, v0) in float32: by float64, and by rationals where that lies half way."""
+    """Returns fma(w, v1-v0, v0) in float32: by float64, or by rationals if the sum is half way."""
     w32, d = w.astype(np.float32), (v1 - v0).astype(np.float32)
     s = w32.astype(np.float64)[:, None] * d.astype(np.float64) + v0.astype(np.float64)
     out = s.astype(np.float32)
@@ -38,7 +39,7 @@ def lerp(v0, v1, w):
 
 
 def narrow(x, dtype):
-    """float32 to the type's bits."""
+    """Returns float32 numbers rounded to the type, as bits."""
     if dtype == "float32":
         return x.astype("<f4").view(np.uint32)
     if dtype == "float16":
@@ -48,6 +49,7 @@ def narrow(x, dtype):
 
 
 def one(case):
+    """Returns the case with the hash of its result."""
     g = Random(int(case["seed"]))
     B, T = case["batch"], case["targets"]
     streams, most = [], max(s["rows"] for s in case["streams"])
@@ -92,6 +94,7 @@ def one(case):
 
 
 def large(folder):
+    """Writes large.json."""
     f = lambda rows, cols, dtype="float32", mode="linear", **o: {"dtype": dtype, "rows": rows, "cols": cols, "mode": mode, **o}
     cases = [
         {"name": "70,000 targets", "batch": 1, "targets": 70000, "streams": [f(1000, 3)], "out": "float32", "seed": "101"},

@@ -10,16 +10,18 @@ f32 = np.float32
 
 
 def bits32(x):
+    """Returns the float32 bits of x in hexadecimal, or "nan"."""
     x = f32(x)
     return "nan" if x != x else "%08x" % x.view(np.uint32)
 
 
 def raw32(x):
+    """Returns the float32 bits of x in hexadecimal, also of a NaN."""
     return "%08x" % f32(x).view(np.uint32)
 
 
 def encode(x, dt):
-    """The bits of a number in the type; NaN has a payload of the type."""
+    """Returns the bits of a number of type dt. NaN becomes the quiet NaN of the type."""
     x = float(x)
     if x != x:
         return {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}[dt]
@@ -29,6 +31,7 @@ def encode(x, dt):
 
 
 def decode(b, dt):
+    """Returns the number with bits b of type dt."""
     return float(b) if dt == "uint16" else value_of(b, dt)
 
 

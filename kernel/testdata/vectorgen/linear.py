@@ -8,6 +8,7 @@ from .plan import EDGES
 
 
 def linear(folder):
+    """Writes linear.json."""
     rng = random.Random(2)
     cases = []
     f32 = [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x3f800000, 0xbf800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x33800001]
@@ -45,6 +46,7 @@ def linear(folder):
 
 
 def moves(folder):
+    """Writes moves.json."""
     rng = random.Random(3)
     cases = []
     for dt in list(FORMATS) + list(INTS):
@@ -61,6 +63,7 @@ def moves(folder):
 
 
 def strides(folder):
+    """Writes strides.json."""
     rng = random.Random(4)
     cases = []
     for dt in ("float32", "float16", "float64", "bfloat16", "int16"):

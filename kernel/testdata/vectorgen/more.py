@@ -22,6 +22,7 @@ def fuse(folder):
 
 
 def scalar(folder):
+    """Writes scalar.json: fused multiply-adds and conversions of single numbers."""
     rng = random.Random(9)
     fm = []
     seeds = [(0x33800001, 0x3f7ffffe, 0x3f800001)]
@@ -69,6 +70,7 @@ def errors(folder):
     cases = []
 
     def bad(name, cls, phrase, **change):
+        """Adds a copy of a valid case with changed fields and the expected error."""
         c = json.loads(json.dumps(base))
         for k in ("plan", "want", "valid"):
             c.pop(k)

@@ -18,6 +18,7 @@ def errors(folder):
     back = grad("base", s(), times([5, 6]), data(rng, "float32", 2, 2, 4))
 
     def case(name, cls, phrase, change, of=base):
+        """Adds a copy of a valid case, changed by a function, with the expected error."""
         c = copy.deepcopy(of)
         for k in ("want", "valid", "counts", "slack"):
             c.pop(k, None)
@@ -26,6 +27,7 @@ def errors(folder):
         cases.append(c)
 
     def put(c, i, **kw):
+        """Changes fields of stream i."""
         c["series"][i].update(kw)
     T = lambda *a, **k: Tensor(*a, **k).json()
     ns = lambda v, **k: times(v, **k).json()

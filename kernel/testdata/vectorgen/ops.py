@@ -1,4 +1,4 @@
-"""What Fuse, FuseGrad and Apply give, element by element, by the words of kernel/doc.go."""
+"""The results of FuseOp and FuseGradOp, element by element, by the rules of kernel/doc.go."""
 import math
 from fractions import Fraction as F
 
@@ -13,10 +13,12 @@ class Norm:
         self.kind, self.a, self.b = kind, [rnd(F(x), "float32") for x in a], [rnd(F(x), "float32") for x in b]
 
     def json(self):
+        """Returns the fields as a case stores them."""
         f = lambda v: [hexa(bits_of(F(x) if x else x, "float32"), 32) for x in v]
         return {"kind": self.kind, "a": f(self.a), "b": f(self.b)}
 
     def run(self, x, channel, fmt):
+        """Returns x after this step, with each operation rounded to fmt."""
         a, b = self.a[channel], self.b[channel]
         if b == 0:
             return 0.0
@@ -31,9 +33,11 @@ class Epilogue:
         self.clip = clip and [rnd(F(x), "float32") for x in clip]
 
     def any(self):
+        """Reports whether the epilogue changes values."""
         return self.unit or self.norm or self.clip or self.augment
 
     def json(self):
+        """Returns the fields as a case stores them."""
         d = {}
         f32 = lambda x: hexa(bits_of(F(x) if x else x, "float32"), 32)
         if self.unit:
@@ -50,6 +54,7 @@ class Epilogue:
         return d
 
     def run(self, x, sample, row, col, fmt):
+        """Returns x after this step, with each operation rounded to fmt."""
         if self.unit:
             x = arith("/", x, 255.0, fmt)
         if self.norm:
@@ -67,7 +72,7 @@ class Counts:
         self.overflow = self.nan = 0
 
     def store(self, x, out):
-        """The bits of a computed value in the output type."""
+        """Returns the bits of a computed value in the output type, and counts overflows and NaN."""
         if out in FORMATS:
             b = bits_of(F(x) if plain(x) and x else x, out)
             if b != "nan" and math.isinf(value_of(b, out)) and not math.isinf(x):
@@ -86,7 +91,11 @@ class Counts:
 
 
 def computed(plan, rows, rule, dt, out):
-    """A row before its epilogue: "zero", ("bits", row), or ("values", [(value, type)]), and its validity."""
+    """Returns a row before its epilogue: its kind, its contents and its validity.
+
+    Contents by kind: "zero" has None, "copy" has (bits, [(value, type)]), "values" has
+    [(value, type)], where type is the computing type.
+    """
     kind, l, r, w, valid = plan
     wide = dt == "float64" or dt not in FORMATS and out == "float64"
     cfmt = "float64" if wide else "float32"
@@ -133,7 +142,7 @@ def computed(plan, rows, rule, dt, out):
 
 
 def continuous(rows, rule, dt):
-    """Negates each quaternion that points away from the one before it."""
+    """Returns the rows with each quaternion negated if its dot product with the previous one is < 0."""
     rows = [list(r) for r in rows]
     top = 1 << (width(dt) - 1)
     for q in rule.get("quats") or [[c, c + 1, c + 2, c + 3] for c in range(0, len(rows[0]) if rows else 0, 4)]:
@@ -146,7 +155,9 @@ def continuous(rows, rule, dt):
 
 
 def as_given(s, t, rule, eps):
-    """plan_row for times in seconds as they are: the interval is t0 < t <= t1 for modes that compute."""
+    """plan_row for the clock AsGiven: times are unchanged seconds, and modes that compute use the
+    interval t0 < t <= t1.
+    """
     mode, edge, gap = rule["mode"], rule["edge"], rule.get("max_gap", 0) / 1e9
     cut = mode in ("linear", "slerp", "angle")
     below = [i for i, x in enumerate(s) if (x < t if cut else x <= t)]
@@ -181,7 +192,7 @@ def as_given(s, t, rule, eps):
 
 
 def entry_times(tensor, b, clock):
-    """One entry's times: ns, or under as_given seconds."""
+    """Returns the times of entry b: ns, or seconds under as_given."""
     x = nested(tensor)
     if len(tensor.shape) == 2:
         x = x[b]
@@ -200,6 +211,7 @@ class Series:
         self.rule = {"mode": "linear", "edge": "clamp", **rule}
 
     def json(self):
+        """Returns the fields as a case stores them."""
         d = {"values": self.values.json(), "times": self.times.json(), "mode": self.rule["mode"], "edge": self.rule["edge"]}
         if self.name:
             d["name"] = self.name
@@ -220,12 +232,13 @@ class Series:
         return d
 
     def entry(self, b):
-        """First row and number of rows."""
+        """Returns the first row and the number of rows of entry b."""
         if self.offsets is not None:
             return self.offsets[b], self.offsets[b + 1] - self.offsets[b]
         return 0, self.lengths[b] if self.lengths is not None else self.values.shape[1]
 
     def plan(self, b, targets, clock, eps):
+        """Returns the plan row of each target for entry b."""
         first, n = self.entry(b)
         s = entry_times(self.times, b, clock)[first:first + n]
         if clock == "as_given":
@@ -233,13 +246,14 @@ class Series:
         return [plan_row(s, t, self.rule) for t in targets]
 
     def rows(self, b):
+        """Returns the rows of entry b, as bits."""
         first, n = self.entry(b)
         x = nested(self.values)
         rows = (x if self.offsets is not None else x[b])[first:first + n]
         return continuous(rows, self.rule, self.values.dtype) if self.rule.get("continuous") else rows
 
     def slack(self, out):
-        """How far a back end may be from the result, in each of the stream's columns (kernel.K5, kernel.K16); 0 = equal bits."""
+        """Returns the tolerance in each column of the stream (kernel.K5, kernel.K16); 0 = equal bits."""
         s = 0.0
         e = self.epilogue
         if self.rule["mode"] == "slerp":
@@ -252,6 +266,7 @@ class Series:
 
 
 def finish(made, e, sample, row, cols, dt, out, counts):
+    """Returns the bits of a row after its epilogue and cast. made is the result of computed."""
     kind, x = made
     if kind == "zero":
         return [0] * cols
@@ -263,7 +278,7 @@ def finish(made, e, sample, row, cols, dt, out, counts):
 
 
 def fuse(name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid_layout=None, **extra):
-    """A case of Fuse. out is the result's type."""
+    """Returns a case of a FuseOp with its result. out is the type of the result."""
     s0 = series[0]
     B = len(s0.offsets) - 1 if s0.offsets is not None else s0.values.shape[0]
     T = targets.shape[-1]
@@ -303,7 +318,7 @@ def fuse(name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid
 
 
 def grad(name, series, targets, g, dtype=None, grad_layout=None, clock="ns", eps=0.0):
-    """A case of FuseGrad: g is the gradient of the result."""
+    """Returns a case of a FuseGradOp with its result. g is the gradient of the fused result."""
     dt = dtype or series.values.dtype
     wide = series.values.dtype == "float64"
     fmt = "float64" if wide else "float32"

@@ -1,4 +1,4 @@
-"""From a plan and rows to the result."""
+"""The result of a plan and rows."""
 import math
 from fractions import Fraction as F
 
@@ -11,7 +11,7 @@ mpmath.mp.prec = 400
 
 
 def slerp_exact(q0, q1, w):
-    """Rationals as good as exact; None where a norm is zero or not finite."""
+    """Returns the blend as rationals with 400 bits, or None if a norm is zero or not finite."""
     if not plain(*q0, *q1) or not any(q0) or not any(q1):
         return None
     m = mpmath.mpf
@@ -31,7 +31,9 @@ def slerp_exact(q0, q1, w):
 
 
 def blend(mode, a, b, w, dt, out, o):
-    """Rows a and b (lists of numbers) at weight w: bits of the output type, and whether the values are usable."""
+    """Returns rows a and b (lists of numbers) blended at weight w, as bits of the output type.
+    The second result is false if a quaternion is invalid.
+    """
     wide = dt == "float64" or dt not in FORMATS and out == "float64"
     cfmt = "float64" if wide else "float32"
     if mode == "linear":
@@ -66,6 +68,7 @@ def blend(mode, a, b, w, dt, out, o):
 
 
 def run(case, s, targets, rows, dt, out, o):
+    """Returns the plan, the expected bits and the validity of each row."""
     rows_n = [[number(x, dt) for x in r] for r in rows]
     plan = [plan_row(s, t, o) for t in targets]
     want, valid = [], []

@@ -7,10 +7,12 @@ from .numbers import FLOATS, FORMATS, bits_of, floats, width
 
 
 def slerp(folder):
+    """Writes slerp.json."""
     rng = random.Random(5)
     cases = []
 
     def quat():
+        """Returns a random unit quaternion."""
         q = [rng.gauss(0, 1) for _ in range(4)]
         n = math.sqrt(sum(x * x for x in q))
         return [x / n for x in q]
@@ -28,6 +30,7 @@ def slerp(folder):
 
 
 def angle(folder):
+    """Writes angle.json."""
     rng = random.Random(6)
     cases = []
     pi = math.pi
@@ -46,6 +49,7 @@ def angle(folder):
 
 
 def mean(folder):
+    """Writes mean.json."""
     rng = random.Random(7)
     cases = []
     s = [i * 10 + rng.randrange(3) for i in range(40)]
