@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// depthParams mirrors Depth of src/depth.cu.
+// depthParams mirrors Depth of src/depth.cu, which documents the fields.
 type depthParams struct {
 	depth, out, valid                                                       uintptr
 	depthEntry, depthRow, depthColumn, outEntry, outRow, outColumn, outAxis int64

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/direct.cuh: same order, same sizes (direct_test.go).
+// The structs mirror those of src/direct.cuh, which documents the fields. The order and the sizes
+// must be equal (direct_test.go).
 
 // directStream mirrors DirectStream.
 type directStream struct {

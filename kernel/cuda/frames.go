@@ -11,7 +11,7 @@ import (
 // framesOfLaunch is kFrames of src/frames.cu.
 const framesOfLaunch = 32
 
-// frameParams mirrors Frames of src/frames.cu.
+// frameParams mirrors Frames of src/frames.cu, which documents the fields.
 type frameParams struct {
 	planes, outs                          [framesOfLaunch]uintptr
 	chroma                                int64

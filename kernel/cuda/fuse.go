@@ -142,6 +142,7 @@ func (g *fuseGroup) describeGroup() error {
 	if v := op.Valid; v != nil {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
+	// A fast kernel must support every stream of the group.
 	lean := op.Counts == nil
 	mapped := true
 	isDenseOut := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
@@ -164,6 +165,7 @@ func (g *fuseGroup) describeGroup() error {
 	case mapped && g.cols > 0:
 		g.kind = fuseMapped
 	}
+	// Append the rare settings to the table, if the kernel reads them.
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		x := &p.s[i-g.from]

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// imagePart mirrors ImagePart of src/images.cu.
+// imagePart mirrors ImagePart of src/images.cu, which documents the fields.
 type imagePart struct {
 	src, draws, out, table               uintptr
 	work, bytes                          int64
@@ -19,7 +19,7 @@ type imagePart struct {
 // maxImageParts is the maximal number of cameras in one launch.
 const maxImageParts = 50
 
-// imageParams mirrors Images of src/images.cu.
+// imageParams mirrors Images of src/images.cu, which documents the fields.
 type imageParams struct {
 	work     int64
 	parts, _ int32

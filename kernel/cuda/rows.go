@@ -10,14 +10,14 @@ import (
 // copiesOfLaunch is kCopies of src/frames.cu.
 const copiesOfLaunch = 128
 
-// rowsParams mirrors Copies of src/frames.cu.
+// rowsParams mirrors Copies of src/frames.cu, which documents the fields.
 type rowsParams struct {
 	from, to  [copiesOfLaunch]uintptr
 	areas     [2]rowsArea
 	blocks, _ int32
 }
 
-// rowsArea mirrors Area of src/frames.cu.
+// rowsArea mirrors Area of src/frames.cu, which documents the fields.
 type rowsArea struct {
 	bytes, from, to, fromAt, toAt int64
 	rows, row                     int32 // row: number of threads for one row

@@ -9,13 +9,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
-// transformAxis mirrors Axis of src/images.cu.
+// transformAxis mirrors Axis of src/images.cu, which documents the fields.
 type transformAxis struct {
 	first     uintptr
 	to, shift int32
 }
 
-// transformPart mirrors TransformPart of src/images.cu.
+// transformPart mirrors TransformPart of src/images.cu, which documents the fields.
 type transformPart struct {
 	src, draws, out, table                                      uintptr
 	work                                                        int64
@@ -28,7 +28,7 @@ type transformPart struct {
 // maxTransforms is the maximal number of cameras in one launch.
 const maxTransforms = 30
 
-// transformParams mirrors Transforms of src/images.cu.
+// transformParams mirrors Transforms of src/images.cu, which documents the fields.
 type transformParams struct {
 	work     int64
 	parts, _ int32

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// tsdfParams mirrors TSDF of src/tsdf.cu.
+// tsdfParams mirrors TSDF of src/tsdf.cu, which documents the fields.
 type tsdfParams struct {
 	depth, value, weight                                                     uintptr
 	depthRow, depthColumn, valueX, valueY, valueZ, weightX, weightY, weightZ int64

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// voxelParams mirrors Voxel of src/voxel.cuh.
+// voxelParams mirrors Voxel of src/voxel.cuh, which documents the fields.
 type voxelParams struct {
 	points, features, index                                                          uintptr
 	out, coords, rows, counts, found, stats, scratch                                 uintptr

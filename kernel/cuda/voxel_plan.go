@@ -134,7 +134,7 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 		rounds, threads = 16, 512
 	}
 	if counts {
-		threads /= 2 // there are long runs, so tiles can be small
+		threads /= 2 // a tile has many points per bucket, so tiles can be small
 	}
 	for rounds == 4 && threads > 128 && max(p.rowsIn, 1) <= int64(rounds*threads/2) {
 		threads /= 2 // small entries
@@ -149,7 +149,7 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	shift := p.bucketShift(counts, widest, points)
 	p.shift = uint32(shift)
 	p.buckets = uint32(ceilDiv(p.cells, 1<<shift))
-	p.pitch = (p.buckets + 2) &^ 1
+	p.pitch = (p.buckets + 2) &^ 1 // buckets+1 numbers, rounded up to an even number
 	p.list = flag(shift > widest && !counts)
 	p.huge = flag(p.list != 0 && uint32(shift)+p.tile > 32)
 	if p.huge != 0 {
@@ -157,12 +157,14 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	}
 	v.assignAreas(points)
 
+	// The first kernel sorts the points of each tile by bucket.
 	tile := voxelStep{
 		kernel: fmt.Sprintf("voxel_tile_%d", rounds),
 		grid:   max(p.tiles, 1),
 		block:  uint32(threads),
 		shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3),
 	}
+	// The second kernel computes the cells of each bucket.
 	second := voxelStep{
 		kernel: "voxel_count",
 		grid:   uint32(min(p.batch*int64(p.buckets), math.MaxUint32)),

@@ -331,12 +331,11 @@ func (k *rows) step32(blend bool) {
 	}
 }
 
-// blends16 reports whether 16 columns are handled together. The even and odd groups of four are
-// then unpacked into two registers; packing them restores their order.
+// blends16 reports whether 16 columns are handled together, by stepBFloat16.
 func (k *rows) blends16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
 
-// stepBFloat16 blends 16 columns of bfloat16. Interleaved with zeros, their bits are those of
-// float32.
+// stepBFloat16 blends 16 columns of bfloat16, which are the high halves of float32. Interleaving
+// them with zeros gives two registers of eight float32; packing the results restores the order.
 func (k *rows) stepBFloat16(first int) {
 	m := func(p reg.Register) Mem { return indexedOperand(p, k.i, 2, 2*first) }
 	left, right := YMM(), YMM()
