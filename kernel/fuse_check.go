@@ -301,7 +301,8 @@ func tooManySamples(op string, rows int) error {
 		Expected("at most 2^31-1", strconv.Itoa(rows))
 }
 
-// batchError returns the error for a tensor whose batch size differs. what names the tensor.
+// batchError returns the error for a tensor whose batch size differs. The text what names the
+// tensor.
 func batchError(op, what string, want, got int) error {
 	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
 		Expected(strconv.Itoa(want), strconv.Itoa(got)).
@@ -332,8 +333,8 @@ func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 	)
 }
 
-// checkTargets rejects targets whose shape or type does not fit, and returns the number of targets
-// of an entry.
+// checkTargets rejects targets whose shape or type does not fit. It returns the number of targets
+// per entry.
 func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
 	if err := t.Check(op, "targets"); err != nil {
 		return rows, err

@@ -83,8 +83,8 @@ func (p *Plan) checkRows() error {
 	return nil
 }
 
-// misuseError returns a Misuse error without a place: msg states what is wrong with op; want and
-// got are the expected and the actual value.
+// misuseError returns a Misuse error of operation op without a place. msg names the problem; want
+// and got are the expected and the actual value.
 func misuseError(op, msg, want, got string) error {
 	return robocache.Misuse(op, nil, "%s", msg).Expected(want, got)
 }

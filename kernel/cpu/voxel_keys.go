@@ -12,7 +12,7 @@ func (v *voxelRun) makeKeys() error {
 	v.scratch.b = growScratch(&v.scratch.b, v.points)
 	// The number of buckets keeps a bucket's keys in the fastest cache, and also its cells if the
 	// result is dense.
-	width := bits.Len64(uint64(max(v.layout.Total-1, 0))) // of a flat index
+	width := bits.Len64(uint64(max(v.layout.Total-1, 0))) // bits of a flat index
 	bucketBits := min(11, bits.Len(uint(v.points/keysPerBucket)), width)
 	if v.threads == 1 && v.points < 64*keysPerBucket {
 		bucketBits = 0

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/fuse.cuh, which documents the fields. The order and the sizes must
-// be equal (fuse_test.go).
+// The structs mirror those of src/fuse.cuh, which documents the fields. The order and the sizes
+// must be equal (fuse_test.go).
 
 // fuseExtra mirrors Extra.
 type fuseExtra struct {

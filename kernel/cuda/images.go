@@ -19,7 +19,7 @@ type imagePart struct {
 // maxImageParts is the maximal number of cameras in one launch.
 const maxImageParts = 50
 
-// imageParams mirrors Images of src/images.cu, which documents the fields.
+// imageParams mirrors Images of src/images.cu.
 type imageParams struct {
 	work     int64
 	parts, _ int32

@@ -10,17 +10,20 @@ import (
 // copiesOfLaunch is kCopies of src/frames.cu.
 const copiesOfLaunch = 128
 
-// rowsParams mirrors Copies of src/frames.cu, which documents the fields.
+// rowsParams mirrors Copies of src/frames.cu.
 type rowsParams struct {
 	from, to  [copiesOfLaunch]uintptr
 	areas     [2]rowsArea
 	blocks, _ int32
 }
 
-// rowsArea mirrors Area of src/frames.cu, which documents the fields.
+// rowsArea mirrors Area of src/frames.cu.
 type rowsArea struct {
-	bytes, from, to, fromAt, toAt int64
-	rows, row                     int32 // row: number of threads for one row
+	bytes        int64 // of a row
+	from, to     int64 // distances between rows
+	fromAt, toAt int64 // offsets of the first row
+	rows         int32
+	row          int32 // number of threads for one row
 }
 
 // Rows describes what one copy moves: the rows of up to two areas. A plain copy of n bytes has one

@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
-// transformAxis mirrors Axis of src/images.cu, which documents the fields.
+// transformAxis mirrors Axis of src/images.cu.
 type transformAxis struct {
-	first     uintptr
+	first     uintptr // the table of axisTable
 	to, shift int32
 }
 
@@ -28,7 +28,7 @@ type transformPart struct {
 // maxTransforms is the maximal number of cameras in one launch.
 const maxTransforms = 30
 
-// transformParams mirrors Transforms of src/images.cu, which documents the fields.
+// transformParams mirrors Transforms of src/images.cu.
 type transformParams struct {
 	work     int64
 	parts, _ int32

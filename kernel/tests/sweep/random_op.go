@@ -106,7 +106,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 			d = robocache.Uint8
 		}
 	}
-	timestamps := make([][]int64, batch) // of each entry
+	timestamps := make([][]int64, batch) // timestamps of each entry
 	ragged, padded := r.chance(.25), r.chance(.25)
 	total := 0
 	for b := range timestamps {

@@ -178,7 +178,7 @@ func (r sweeper) voxels() *kernel.VoxelOp {
 	return op
 }
 
-// voxelResults adds blank results to op, sparse or dense. n is the number of points, f that of the
+// voxelResults adds blank results to op, sparse or dense. n and f are the numbers of points and of
 // features.
 func (r sweeper) voxelResults(op *kernel.VoxelOp, n, f int) {
 	if r.IntN(2) == 0 {

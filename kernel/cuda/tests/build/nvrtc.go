@@ -99,8 +99,8 @@ func (c *Compiler) Compile(
 	return c.readResult(*program, "nvrtcGetCUBIN")
 }
 
-// readResult returns a result of a program. what is the function that reads it; the function with
-// the suffix Size returns its size.
+// readResult returns a result of a program. It calls the function what of NVRTC, which reads the
+// result, and before it the function with the suffix Size.
 func (c *Compiler) readResult(program uintptr, what string) ([]byte, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
