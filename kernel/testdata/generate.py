@@ -21,6 +21,7 @@ vectors/ops holds whole calls of Fuse and FuseGrad:
   want, valid, counts   in C order; counts = overflows and NaN that became 0, which are added
   slack            by column: how far a result may be from want (then also by one step of its type); absent = equal bits
 """
+
 import os, sys
 
 from vectorgen import batches, epilogues, large_ops, linear, more, op_errors, policies, wide
@@ -32,10 +33,31 @@ if __name__ == "__main__":
     folder = args[0] if args else HERE
     ops = os.path.join(folder, "ops")
     os.makedirs(ops, exist_ok=True)
-    for make_file in (policies.policies, linear.linear, linear.moves, linear.strides, wide.slerp, wide.angle, wide.mean, more.fuse, more.scalar, more.errors, more.large):
+    for make_file in (
+        policies.policies,
+        linear.linear,
+        linear.moves,
+        linear.strides,
+        wide.slerp,
+        wide.angle,
+        wide.mean,
+        more.fuse,
+        more.scalar,
+        more.errors,
+        more.large,
+    ):
         if make_file is not more.large or "--quick" not in sys.argv:
             make_file(folder)
-    for make_file in (batches.batches, batches.layouts, batches.streams, batches.clocks, epilogues.epilogues, epilogues.augments, epilogues.gradients, op_errors.errors):
+    for make_file in (
+        batches.batches,
+        batches.layouts,
+        batches.streams,
+        batches.clocks,
+        epilogues.epilogues,
+        epilogues.augments,
+        epilogues.gradients,
+        op_errors.errors,
+    ):
         make_file(ops)
     if "--quick" not in sys.argv:
         large_ops.large(ops)

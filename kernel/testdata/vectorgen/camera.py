@@ -1,4 +1,5 @@
 """A depth image's pixels as points, by the words of kernels.md section 4: float32 step by step, fma by rationals."""
+
 import math
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Tensors of the vectors of voxels, depth images and TSDF: numbers as hex bits, laid out in any order of axes, gaps, flipped or expanded."""
+
 import math
 from fractions import Fraction as F
 
@@ -24,7 +25,12 @@ def encode(x, dt):
     """Returns the bits of a number of type dt. NaN becomes the quiet NaN of the type."""
     x = float(x)
     if x != x:
-        return {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}[dt]
+        return {
+            "float64": 0x7FF8 << 48,
+            "float32": 0x7FC00000,
+            "float16": 0x7E00,
+            "bfloat16": 0x7FC0,
+        }[dt]
     if dt == "uint16":
         return int(x)
     return bits_of(x if x == 0 or math.isinf(x) else F(x), dt)
@@ -49,7 +55,11 @@ def tensor(values, dt, order=None, gap=1, flip=(), expand=(), skip=0):
     for a in flip:
         base += stride[a] * max(shape[a] - 1, 0)
         stride[a] = -stride[a]
-    size = base + 1 + sum(max(s, 0) * max(d - 1, 0) for s, d in zip(stride, shape)) if values.size else 0
+    size = (
+        base + 1 + sum(max(s, 0) * max(d - 1, 0) for s, d in zip(stride, shape))
+        if values.size
+        else 0
+    )
     w = 16 if dt == "uint16" else width(dt)
     memory = [0xA5A5A5A5A5A5A5A5 >> (64 - w)] * size
     for i in np.ndindex(*shape):
@@ -57,4 +67,10 @@ def tensor(values, dt, order=None, gap=1, flip=(), expand=(), skip=0):
     held = np.zeros(shape)
     for i in np.ndindex(*shape):
         held[i] = decode(memory[base + sum(a * s for a, s in zip(i, stride))], dt)
-    return {"dtype": dt, "shape": list(shape), "stride": stride, "base": base, "memory": [hexa(b, w) for b in memory]}, held
+    return {
+        "dtype": dt,
+        "shape": list(shape),
+        "stride": stride,
+        "base": base,
+        "memory": [hexa(b, w) for b in memory],
+    }, held

@@ -1,9 +1,25 @@
 """Floats as bits. Every rounding is that of a rational number, to nearest even."""
+
 import math, struct
 from fractions import Fraction as F
 
-FORMATS = {"float64": (53, -1022, 1023, 64), "float32": (24, -126, 127, 32), "float16": (11, -14, 15, 16), "bfloat16": (8, -126, 127, 16)}
-INTS = {"bool": (8, 0), "int8": (8, 1), "int16": (16, 1), "int32": (32, 1), "int64": (64, 1), "uint8": (8, 0), "uint16": (16, 0), "uint32": (32, 0), "uint64": (64, 0)}
+FORMATS = {
+    "float64": (53, -1022, 1023, 64),
+    "float32": (24, -126, 127, 32),
+    "float16": (11, -14, 15, 16),
+    "bfloat16": (8, -126, 127, 16),
+}
+INTS = {
+    "bool": (8, 0),
+    "int8": (8, 1),
+    "int16": (16, 1),
+    "int32": (32, 1),
+    "int64": (64, 1),
+    "uint8": (8, 0),
+    "uint16": (16, 0),
+    "uint32": (32, 0),
+    "uint64": (64, 0),
+}
 
 
 def bits_of(x, fmt):
@@ -96,7 +112,12 @@ def arith(op, a, b, fmt):
         x = {"+": F.__add__, "-": F.__sub__, "*": F.__mul__, "/": F.__truediv__}[op](F(a), F(b))
         if x != 0:
             return rnd(x, fmt)
-    return rnd({"+": float.__add__, "-": float.__sub__, "*": float.__mul__, "/": float.__truediv__}[op](float(a), float(b)), fmt)
+    return rnd(
+        {"+": float.__add__, "-": float.__sub__, "*": float.__mul__, "/": float.__truediv__}[op](
+            float(a), float(b)
+        ),
+        fmt,
+    )
 
 
 def hexa(b, width):

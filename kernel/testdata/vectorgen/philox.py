@@ -1,4 +1,5 @@
 """Philox4x32-10 and the draws of an augmentation (kernel.K16), on Python's integers; the normal numbers by mpmath."""
+
 from fractions import Fraction as F
 
 import mpmath
@@ -30,7 +31,9 @@ class Augment:
 
     def __init__(self, seed=0, epoch=0, op=0, noise=0.0, dropout=0.0, lo=0.0, hi=0.0, samples=None):
         self.seed, self.epoch, self.op, self.samples = seed, epoch, op, samples
-        self.noise, self.dropout, self.lo, self.hi = (rnd(F(x), "float32") for x in (noise, dropout, lo, hi))
+        self.noise, self.dropout, self.lo, self.hi = (
+            rnd(F(x), "float32") for x in (noise, dropout, lo, hi)
+        )
         self.key = philox([*halves(epoch), op, 0], halves(seed))[:2]
 
     def words(self, purpose, sample, row, col):
@@ -39,22 +42,34 @@ class Augment:
 
     def drops(self, sample, row):
         """Reports whether a row becomes zeros."""
-        return self.dropout > 0 and (self.words(DROPOUT, sample, row, 0)[0] >> 8) * 2.0 ** -24 < self.dropout
+        return (
+            self.dropout > 0
+            and (self.words(DROPOUT, sample, row, 0)[0] >> 8) * 2.0**-24 < self.dropout
+        )
 
     def scale(self, sample):
         """Returns the scale of a sample."""
-        u = (self.words(SCALE, sample, 0, 0)[0] >> 8) * 2.0 ** -24
-        return arith("+", self.lo, arith("*", arith("-", self.hi, self.lo, "float32"), u, "float32"), "float32")
+        u = (self.words(SCALE, sample, 0, 0)[0] >> 8) * 2.0**-24
+        return arith(
+            "+",
+            self.lo,
+            arith("*", arith("-", self.hi, self.lo, "float32"), u, "float32"),
+            "float32",
+        )
 
     def normal(self, sample, row, col):
         """Returns the normal number of an element."""
         w = self.words(NOISE, sample, row, col)
         x, y = (w[0], w[1]) if col & 2 == 0 else (w[2], w[3])
-        r = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf((x >> 8) + 1) / 2 ** 24))
-        a = 2 * mpmath.pi * mpmath.mpf(y >> 8) / 2 ** 24
+        r = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf((x >> 8) + 1) / 2**24))
+        a = 2 * mpmath.pi * mpmath.mpf(y >> 8) / 2**24
         g = r * (mpmath.sin(a) if col & 1 else mpmath.cos(a))
         sign, man, ex, _ = g._mpf_
-        return value_of(bits_of(F(-man if sign else man) * F(2) ** ex, "float32"), "float32") if man else 0.0
+        return (
+            value_of(bits_of(F(-man if sign else man) * F(2) ** ex, "float32"), "float32")
+            if man
+            else 0.0
+        )
 
     def run(self, x, sample, row, col, fmt):
         """Returns x after the augmentation, with each operation rounded to fmt."""

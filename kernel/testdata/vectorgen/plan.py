@@ -22,7 +22,9 @@ def plan_row(s, t, o):
         if edge == "mask" or not s:
             return (0, 0, 0, 0.0, 0)
         if edge == "extrapolate" and mode in ("linear", "angle"):
-            at = [i for i in range(len(s)) if i + 1 == len(s) or s[i + 1] != s[i]]  # each distinct stamp's last sample
+            at = [
+                i for i in range(len(s)) if i + 1 == len(s) or s[i + 1] != s[i]
+            ]  # each distinct stamp's last sample
             if len(at) > 1:
                 a, b = at[:2] if k < 0 else at[-2:]
                 return (2, a, b, float(t - s[a]) / float(s[b] - s[a]), 0)

@@ -1,4 +1,5 @@
 """Tensors of the op vectors, with any layout."""
+
 from fractions import Fraction as F
 
 from .numbers import FORMATS, bits_of, hexa, width
@@ -31,9 +32,15 @@ class Tensor:
     def __init__(self, dtype, shape, bits=None, stride=None, base=None, skip=0):
         self.dtype, self.shape, self.skip = dtype, list(shape), skip
         self.stride = list(stride) if stride is not None else strides(shape)
-        low = sum(min(0, s * (n - 1)) for s, n in zip(self.stride, self.shape)) if 0 not in self.shape else 0
+        low = (
+            sum(min(0, s * (n - 1)) for s, n in zip(self.stride, self.shape))
+            if 0 not in self.shape
+            else 0
+        )
         self.base = -low if base is None else base
-        self.places = [self.base + sum(i * s for i, s in zip(ix, self.stride)) for ix in indices(self.shape)]
+        self.places = [
+            self.base + sum(i * s for i, s in zip(ix, self.stride)) for ix in indices(self.shape)
+        ]
         size = max(self.places, default=-1) + 1
         self.memory = [(0xA5A5A5A5A5A5A5A5 >> (64 - width(dtype)))] * size
         for p, b in zip(self.places, bits or []):
@@ -60,6 +67,7 @@ def nested(tensor):
     def build(shape):
         """Returns the next elements as lists of this shape."""
         return [build(shape[1:]) for _ in range(shape[0])] if shape else next(flat)
+
     return build(tensor.shape)
 
 
@@ -70,6 +78,11 @@ def times(values, dtype="int64", **layout):
     two = bool(values) and isinstance(values[0], (list, tuple))
     flat = [t for e in values for t in e] if two else values
     shape = [len(values), len(values[0])] if two else [len(values)]
-    bits = [t & (1 << 64) - 1 if dtype == "int64" else bits_of(F(t) if t == t and abs(t) != float("inf") else t, dtype) for t in flat]
+    bits = [
+        t & (1 << 64) - 1
+        if dtype == "int64"
+        else bits_of(F(t) if t == t and abs(t) != float("inf") else t, dtype)
+        for t in flat
+    ]
     nan = {"float64": 0x7FF8 << 48, "float32": 0x7FC00000}
     return Tensor(dtype, shape, [nan[dtype] if b == "nan" else b for b in bits], **layout)
