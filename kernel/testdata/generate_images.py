@@ -1,14 +1,19 @@
-"""Writes testdata/vectors/images: the conformance vectors of augmented images (kernel.K22, kernel.K23).
+"""Writes testdata/vectors/images: the conformance vectors of augmented images.
 
+They cover kernel.K22 and kernel.K23.
 Run from the repository root: python kernel/testdata/generate_images.py [FOLDER]
-Needs NumPy. The logic is its own, by the words of docs/kernels.md section 8: whole arrays in int64, one step after the other.
+Needs NumPy. The code is independent of the Go code and follows section 8 of docs/kernels.md. It
+computes one step after the other on whole arrays of int64.
 
-In a case:
-  seed, epoch, sample (strings), camera, step   whose draws they are
-  size, crop, pad                               [H, W] of the image, [h, w] of the result
-  brightness, contrast, saturation, hue         [low, high], absent = none
+Fields of a case (absent = none):
+
+  seed, epoch, sample (strings), camera, step   select the draws
+  size, crop, pad                               [H, W] of the image, [h, w] of the crop
+  brightness, contrast, saturation, hue         [low, high]
   flip, noise                                   probability, standard deviation
-  scale, rotation, channels_last, shared        [filter, height, width] of the crop's scaling, [low, high] in degrees, and two flags; absent = none
+  scale                                         [filter, height, width]: scales the crop
+  rotation                                      [low, high] in degrees
+  channels_last, shared                         flags
   src, want                                     bytes as hex, [3, H, W] and [3, h, w]
   draw                                          the words of kernel.ImageDraw, unsigned
 """
@@ -44,7 +49,7 @@ def unit(word):
 
 
 def weights(filter, n, m):
-    """Returns the matrix [m, n] of an axis by Pillow's rules, with 22 fractional bits; exact integers for nearest."""
+    """Returns the matrix [m, n] that scales an axis by Pillow's rules, with 22 fractional bits."""
     s = n / m
     if filter == "nearest":
         return (np.arange(n)[None] == ((np.arange(m) + 0.5) * s).astype(int)[:, None]).astype(

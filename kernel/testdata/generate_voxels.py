@@ -1,20 +1,29 @@
-"""Writes testdata/vectors/voxels: the conformance vectors of voxels, depth images and TSDF that pure Go, SIMD, CUDA and Python read.
+"""Writes testdata/vectors/voxels: the conformance vectors of voxels, depth images and TSDF.
 
+Pure Go, SIMD, CUDA and Python read them.
 Run from the repository root: python kernel/testdata/generate_voxels.py [FOLDER]
-Needs NumPy. The logic is its own, by the words of kernels.md section 4: dictionaries of cells, sums one by one, fma by rationals.
+Needs NumPy. The code is independent of the Go code and follows section 4 of docs/kernels.md. It
+keeps cells in dictionaries, adds one number after the other, and computes fma with rationals.
 
-Files are {"note", "cases": [case, ...]}. A tensor is {dtype, shape, stride, base, memory}: strides and base in elements, memory = hex bits of each element.
-In a case (what is missing is absent or 0):
+Files are {"note", "cases": [case, ...]}. A tensor is {dtype, shape, stride, base, memory}: strides
+and base in elements, memory = hex bits of each element. Fields of a case (absent = 0 or none):
+
   op               voxelize, unproject or integrate
-  voxelize         points, features, lengths, offsets (strings); min, size (hex bits), grid, mode, outside, bits, fill (hex bits)
-                   dense: dtype of the result, stride and base of it where it is not in C order, want (C order, hex bits, "nan" = any NaN)
+  voxelize         points, features, lengths, offsets (strings); min, size (hex bits), grid, mode,
+                   outside, bits, fill (hex bits)
+                   dense: dtype of the result; its stride and base if it is not in C order; want
+                   (C order, hex bits, "nan" = any NaN)
                    sparse: capacity, found, coords, counts, rows (C order)
-                   stats: inside, outside, not finite
+                   stats: numbers of points inside, outside, not finite
   unproject        depth, camera, scale, pose (hex bits); want [.., 3], valid
-  integrate        depth, camera, scale, view, min, size, truncate, max_weight; value, weight (tensors, before), want, want_weight (C order)
-  error            {class, phrase} in place of a result
-large.json holds generators: points, then features, by splitmix64 with the seed, in C order. A coordinate is float32(x·2^-24·spread + from) with
-x = u >> 40, in float64; a feature is (x - 2^23)·2^-20. sha256 of the little-endian result in C order with NaN as 7fc00000 (sparse: coords, counts, rows).
+  integrate        depth, camera, scale, view, min, size, truncate, max_weight; value and weight
+                   (tensors before the update); want, want_weight (C order)
+  error            {class, phrase} instead of a result
+
+large.json has generated cases. The random numbers u are splitmix64 from the seed on: points, then
+features, in C order. A coordinate is float32(x·2^-24·spread + from) with x = u >> 40, computed in
+float64. A feature is (x - 2^23)·2^-20. sha256 is the hash of the little-endian result in C order
+with NaN as 7fc00000; of a sparse result: coords, counts, rows.
 """
 
 import hashlib, json, math, os, struct, sys

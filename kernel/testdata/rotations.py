@@ -1,4 +1,7 @@
-"""Rotations between two samples as scipy's Slerp gives them: `python rotations.py > rotations.json`, with scipy 1.17.1."""
+"""Writes rotations between two samples, as scipy's Slerp computes them.
+
+Run: python rotations.py > rotations.json, with scipy 1.17.1.
+"""
 
 import json
 import sys
@@ -65,8 +68,8 @@ for form in forms:
     ):
         for w in (0.25, 0.5, 0.875):
             case(form, v0, v1, w)
-# Through a gimbal's lock and past it: the samples lie to both sides of a rotation at the lock (and near it), with angles far from those between them,
-# so that the free angle must come from the rotation and not from the samples.
+# Gimbal lock: the samples lie on both sides of a rotation at the lock or near it. Their angles are
+# far from those in between, so the free angle must come from the rotation, not from the samples.
 rng = np.random.default_rng(7)
 for form in forms[1:]:
     proper = form[0].lower() == form[2].lower()

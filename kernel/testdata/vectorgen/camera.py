@@ -1,4 +1,7 @@
-"""A depth image's pixels as points, by the words of kernels.md section 4: float32 step by step, fma by rationals."""
+"""Points of the pixels of a depth image, by section 4 of docs/kernels.md.
+
+Every step is rounded to float32; fma is computed with rationals.
+"""
 
 import math
 

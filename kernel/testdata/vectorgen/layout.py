@@ -1,4 +1,7 @@
-"""Tensors of the vectors of voxels, depth images and TSDF: numbers as hex bits, laid out in any order of axes, gaps, flipped or expanded."""
+"""Tensors of the vectors of voxels, depth images and TSDF.
+
+Numbers are stored as hex bits. Axes can be in any order, have gaps, and be flipped or expanded.
+"""
 
 import math
 from fractions import Fraction as F
@@ -42,8 +45,11 @@ def decode(b, dt):
 
 
 def tensor(values, dt, order=None, gap=1, flip=(), expand=(), skip=0):
-    """Lays values out: the axes in this order from the outside in, the innermost stride gap, flipped axes negative, expanded ones 0.
-    Gives the tensor, and the values as the type holds them."""
+    """Returns a tensor of the values, and the values rounded to its type.
+
+    order lists the axes from the outermost to the innermost one, whose stride is gap. Flipped axes
+    have negative strides, expanded axes have stride 0.
+    """
     values = np.asarray(values, dtype=np.float64)
     shape, n = values.shape, values.ndim
     stride, step, base = [0] * n, gap, skip

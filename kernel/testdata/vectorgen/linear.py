@@ -75,7 +75,8 @@ def linear(folder):
         pairs = [(a, b) for a in sp for b in sp]
         rows = [[a for a, _ in pairs], [b for _, b in pairs]]
         cases.append(make(f"specials on each side {dt}", [0, 10], [0, 1, 5, 7, 10], rows, dt))
-    # the FMA triple: w = 0x33800001, d = 0x3f7ffffe, v0 = 0x3f800001. w by times: 0x33800001 = 8388609·2^-47
+    # w = 0x33800001, d = 0x3f7ffffe, v0 = 0x3f800001: the sum is almost half way. The times give
+    # the weight 0x33800001 = 8388609·2^-47.
     v0 = value_of(0x3F800001, "float32")
     v1 = rnd(F(v0) + F(value_of(0x3F7FFFFE, "float32")), "float32")
     cases.append(

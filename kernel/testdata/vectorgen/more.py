@@ -8,7 +8,7 @@ from .numbers import bits_of, floats, fma, hexa, rnd, splitmix, value_of
 
 
 def fuse(folder):
-    """Ragged batches: each entry is a case of its own with its own length; empty rows among them. One output row is the concatenation."""
+    """Writes fuse.json: ragged batches. Each stream of each entry is a case; some have no samples."""
     rng = random.Random(8)
     groups = []
     for n in range(6):
@@ -127,7 +127,7 @@ def scalar(folder):
 
 
 def errors(folder):
-    """Each phrase. what = which field is wrong; the reader builds the call from it."""
+    """Writes errors.json: a case for each error phrase."""
     rng = random.Random(10)
     base = make("base", [0, 10], [5], floats(rng, 2, 3, "float32"), "float32")
     cases = []
@@ -207,7 +207,7 @@ def large(folder):
                 w = rnd(F(float(x - s[k]) / float(s[k + 1] - s[k])), "float32")
                 row, ok = [], 1
                 for v0, v1 in zip(data[k], data[k + 1]):
-                    # v1 - v0 is exact here (24 + 1 bits at most on one grid, rounded where it is 25)
+                    # v1 - v0 has at most 25 bits. It is exact in float64 and rounded to float32.
                     d = struct.unpack("<f", struct.pack("<f", v1 - v0))[0]
                     x2 = F(w) * F(d) + F(v0)
                     f = float(x2)  # correctly rounded to float64

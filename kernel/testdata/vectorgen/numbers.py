@@ -23,10 +23,11 @@ INTS = {
 
 
 def bits_of(x, fmt):
-    """Returns the bits of x in the format, or "nan". x is a Fraction, or a float for zeros, infinities
-    and NaN.
+    """Returns the bits of x in the format, or "nan".
+
+    x is a Fraction, or a float for zeros, infinities and NaN.
     """
-    p, emin, emax, width = FORMATS[fmt]
+    p, emin, emax, width = FORMATS[fmt]  # significant bits, exponents of normal numbers, bits
     ebits = width - p
     top = ((1 << ebits) - 1) << (p - 1)
     sign = 0
@@ -45,6 +46,7 @@ def bits_of(x, fmt):
     if F(2) ** e > x:
         e -= 1
     e = max(e, emin)
+    # x is q times its last place. Round q to the integer m; r is the remainder.
     q = x / F(2) ** (e - p + 1)
     m = q.numerator // q.denominator
     r = q - m

@@ -176,7 +176,7 @@ def computed(plan, rows, rule, dt, out):
 
 
 def continuous(rows, rule, dt):
-    """Returns the rows with each quaternion negated if its dot product with the previous one is < 0."""
+    """Returns the rows with continuous signs (kernel.K20)."""
     rows = [list(r) for r in rows]
     top = 1 << (width(dt) - 1)
     for q in rule.get("quats") or [
@@ -304,7 +304,7 @@ class Series:
         )
 
     def slack(self, out):
-        """Returns the tolerance in each column of the stream (kernel.K5, kernel.K16); 0 = equal bits."""
+        """Returns the tolerance of the stream (kernel.K5, kernel.K16); 0 = equal bits."""
         s = 0.0
         e = self.epilogue
         if self.rule["mode"] == "slerp":

@@ -1,4 +1,7 @@
-"""Philox4x32-10 and the draws of an augmentation (kernel.K16), on Python's integers; the normal numbers by mpmath."""
+"""Philox4x32-10 and the draws of an augmentation (kernel.K16).
+
+Words are Python integers; mpmath computes the normal numbers.
+"""
 
 from fractions import Fraction as F
 

@@ -8,7 +8,7 @@ from .plan import EDGES, MODES
 
 
 def policies(folder):
-    """each mode x policy x {before, exact first, inside, tie, exact last, after, gap = max_gap, gap + 1}"""
+    """Writes policies.json: each mode and edge policy with targets at each of these places."""
     rng = random.Random(1)
     s = [100, 200, 200, 300, 350, 451]
     places = {

@@ -25,8 +25,8 @@ def indices(shape):
 
 
 class Tensor:
-    """A tensor. bits has the bits of each element in C order; without it the memory is a5a5…, as that
-    of a result before a run.
+    """A tensor. bits has the bits of each element in C order. Without bits the memory is a5a5…, as
+    that of a result before a run.
     """
 
     def __init__(self, dtype, shape, bits=None, stride=None, base=None, skip=0):
