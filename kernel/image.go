@@ -388,9 +388,10 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 
 // bellNoise returns the noise of a word: the scaled sum of its bytes, minus the mean.
 func (d *ImageDraw) bellNoise(v uint32) int32 {
-	// Each half of the word holds the sum of two bytes. 510 is the mean of the sum of four.
-	v = v&0x00ff00ff + v>>8&0x00ff00ff
-	return (int32(v&0xffff+v>>16) - 510) * d.Noise >> 4
+	// Each half of pairs holds the sum of two bytes. 510 is the mean of the sum of four.
+	pairs := (v & 0x00ff00ff) + (v >> 8 & 0x00ff00ff)
+	sum := int32(pairs&0xffff + pairs>>16)
+	return (sum - 510) * d.Noise >> 4
 }
 
 // colourRow applies the matrix, the offset and the noise to the pixels of a row. It rounds by

@@ -186,6 +186,7 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 // are counted without features. widest is the logarithm of the most cells that a block can count in
 // shared memory.
 func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
+	// Start with 1024 buckets per entry, or 256 for counts.
 	shift := log2Ceil(ceilDiv(p.cells, 1024))
 	if counts {
 		shift = log2Ceil(ceilDiv(p.cells, 256))
@@ -194,6 +195,7 @@ func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
 	hasTooMany := shift > widest && p.cells>>widest > maxBuckets
 	switch {
 	case isSparse || hasTooMany:
+		// Buckets have too many cells to count; their points are listed. Aim at 256 points each.
 		perBucket := bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))
 		shift = max(log2Ceil(p.cells)-perBucket+1, widest+1)
 	case shift > widest:

@@ -130,6 +130,8 @@ func writeLerp(src, dst kind, epi epilogue, stream bool) {
 	if k.left == nil {
 		MOVQ(memOperand(k.args, offWeight), weight)
 	}
+	// Round the weight to float32. If it is 0, only the left row is read. The addition shifts the
+	// sign out, so that -0 counts as 0.
 	VXORPS(k.w.AsX(), k.w.AsX(), k.w.AsX())
 	VCVTSD2SS(indexedOperand(weight, k.row, 8, 0), k.w.AsX(), k.w.AsX())
 	VMOVD(k.w.AsX(), k.t.As32())
@@ -155,6 +157,7 @@ func writeLerp(src, dst kind, epi epilogue, stream bool) {
 	JMP(LabelRef("row"))
 	Label("end")
 	if dst == f16 || dst == bf16 {
+		// Combine the largest magnitudes of all lanes into eight.
 		if k.blends16() {
 			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
 			VEXTRACTI128(U8(1), k.most2, k.most2.AsX())
