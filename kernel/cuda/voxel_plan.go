@@ -195,7 +195,7 @@ func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
 	hasTooMany := shift > widest && p.cells>>widest > maxBuckets
 	switch {
 	case isSparse || hasTooMany:
-		// Buckets have too many cells to count; their points are listed. Aim at 256 points each.
+		// The points of a bucket are listed and sorted. Aim at 256 points per bucket.
 		perBucket := bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))
 		shift = max(log2Ceil(p.cells)-perBucket+1, widest+1)
 	case shift > widest:
