@@ -12,15 +12,16 @@ type timestamp interface{ int64 | float64 }
 // segment is a pair of samples at distinct timestamps; a < 0 means that there is none.
 type segment struct{ a, b int }
 
-// edgeSegments returns the two pairs of samples that define the lines for extrapolation: one before
-// the first timestamp, one after the last (kernel.K15).
+// edgeSegments returns the two pairs of samples that define the lines for extrapolation: before the
+// first timestamp, and after the last (kernel.K15). Of samples with equal timestamps it uses the
+// last.
 func edgeSegments[T timestamp](src []T) (first, last segment) {
 	first, last = segment{-1, -1}, segment{-1, -1}
 	n := len(src)
 	if n < 2 || src[0] == src[n-1] {
 		return first, last
 	}
-	a := upperFrom(src, 0, src[0]) - 1
+	a := upperFrom(src, 0, src[0]) - 1 // last sample at the first timestamp
 	first = segment{a, upperFrom(src, a, src[a+1]) - 1}
 	last = segment{lowerFrom(src, 0, src[n-1]) - 1, n - 1}
 	return first, last

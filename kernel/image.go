@@ -76,7 +76,7 @@ func (a *ImageAugment) drawKey(camera uint32) [2]uint32 {
 }
 
 // Flips reports whether the images of a sample are flipped. The result is the same for all its
-// cameras and for numbers that are mirrored with them.
+// cameras. A caller that also mirrors numbers of the sample, such as states, uses the same result.
 func (a *ImageAugment) Flips(sample int64) bool {
 	if !(a.Flip > 0) {
 		return false

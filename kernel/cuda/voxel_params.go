@@ -184,7 +184,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	}
 	// If neighboring cells are a fixed distance apart, in C order, an index is enough. The stride
 	// of an axis with one element is ignored.
-	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
+	hasStride := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
 	run := p.outZ // distance of neighboring cells
 	if op.Grid[2] == 1 {
 		run = p.outY
@@ -193,7 +193,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		}
 	}
 	z, y := int64(op.Grid[2]), int64(op.Grid[1])
-	regular := even(1, p.outY, run*z) && even(0, p.outX, run*z*y)
+	regular := hasStride(1, p.outY, run*z) && hasStride(0, p.outX, run*z*y)
 	p.wide = flag(regular && p.outColumn == 1 && (run|p.outEntry)%4 == 0)
 	p.flat = flag(regular && run == pitch && (pitch == 1 || p.outColumn == 1))
 	if regular {
