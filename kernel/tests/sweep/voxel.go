@@ -90,8 +90,8 @@ func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 		binary.LittleEndian.PutUint16(b, kernel.Float64toB16(x))
 	case robocache.Uint16:
 		// -k clears up to three low bits for k > 0, and all bits for k = 0: some depths are 0.
-		x := uint16(r.IntN(1<<16)) & uint16(-r.IntN(8)) >> r.IntN(2)
-		binary.LittleEndian.PutUint16(b, x)
+		depth := uint16(r.IntN(1<<16)) & uint16(-r.IntN(8)) >> r.IntN(2)
+		binary.LittleEndian.PutUint16(b, depth)
 	default:
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(x)))
 	}
