@@ -25,8 +25,10 @@ func (op *ApplyOp) Check() (err error) {
 	return checkTensors(op)
 }
 
+// opName implements Op.
 func (op *ApplyOp) opName() string { return "apply" }
 
+// errorPlace returns the place of part i for errors: its name, or its number if it has no name.
 func (p *Part) errorPlace(i int) robocache.Where {
 	if p.Name != "" {
 		return robocache.Where{"stream": p.Name}
@@ -34,6 +36,7 @@ func (p *Part) errorPlace(i int) robocache.Where {
 	return robocache.Where{"stream": i}
 }
 
+// checkPart rejects shapes, types and options of the part that do not fit together.
 func (p *Part) checkPart(op string) error {
 	if err := p.Src.Check(op, "data"); err != nil {
 		return err
@@ -138,7 +141,8 @@ func (p *Part) checkPlan(op string) error {
 	return nil
 }
 
-// checkValues rejects a Rule whose values part does not fit the columns and types.
+// checkValues rejects a Rule whose values part does not fit the number of columns, the types from
+// and to of data and result, or the epilogue.
 func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) (err error) {
 	bad := func(msg, want string) error {
 		return misuseError(op, msg, want, from.String()+" → "+to.String())

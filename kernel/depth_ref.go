@@ -7,12 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// unproject is the name of DepthOp in errors.
 const unproject = "depth_to_points"
 
 // checkCamera rejects camera parameters (fx, fy, cx, cy) and a scale that cannot be used.
 func checkCamera(op string, camera [4]float32, scale float32) error {
 	for i, x := range camera {
-		if x-x != 0 || i < 2 && x == 0 {
+		if x-x != 0 || i < 2 && x == 0 { // x-x is NaN if x is NaN or infinite
 			return misuseError(
 				op,
 				"camera is not finite",
@@ -32,6 +33,7 @@ func checkCamera(op string, camera [4]float32, scale float32) error {
 	return nil
 }
 
+// checkPose rejects a 3×4 matrix that has a NaN or an infinity.
 func checkPose(op, name string, pose *[12]float32) error {
 	for i, x := range pose {
 		if x-x != 0 { // NaN or infinity
@@ -102,8 +104,10 @@ func (op *DepthOp) Check() (err error) {
 	return checkTensors(op)
 }
 
+// opName implements Op.
 func (op *DepthOp) opName() string { return unproject }
 
+// namedTensors implements Op.
 func (op *DepthOp) namedTensors() []namedTensor {
 	return []namedTensor{
 		inputTensor("depth", &op.Depth),
@@ -131,14 +135,14 @@ func (op *DepthOp) Row(row int) {
 		return o * t.DType.Size()
 	}
 	bytes := func(t *Tensor, axis int) int { return t.Step(axis) * t.DType.Size() }
-	d := start(&op.Depth)
+	depth := start(&op.Depth)
 	out := start(&op.Out)
 	scale := op.DepthScale()
 	step := bytes(&op.Depth, rank-1)
 	column := bytes(&op.Out, rank-1)
 	axis := bytes(&op.Out, rank)
 	for u := range w {
-		p, ok := op.Pixel(float32(op.Depth.float64At(d+u*step))*scale, u, row%h)
+		p, ok := op.Pixel(float32(op.Depth.float64At(depth+u*step))*scale, u, row%h)
 		for a, x := range p {
 			le.PutUint32(op.Out.Data[out+u*column+a*axis:], math.Float32bits(x))
 		}
@@ -152,8 +156,9 @@ func (op *DepthOp) Row(row int) {
 	}
 }
 
-// Pixel returns the point of a pixel at depth z, in meters. The float32 conversions prevent the
-// compiler from fusing a product into a sum.
+// Pixel returns the point of the pixel in column u and row v at depth z, in meters. ok is false if
+// the pixel has no depth. The float32 conversions prevent the compiler from fusing a product into a
+// sum.
 func (op *DepthOp) Pixel(z float32, u, v int) (p [3]float32, ok bool) {
 	if z == 0 || z-z != 0 {
 		nan := float32(math.NaN())

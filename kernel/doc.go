@@ -111,8 +111,8 @@
 //	kernel.K23  An image is augmented from bytes to bytes. The steps are a crop with repeated edges,
 //	            a filter that scales it (package resize), a rotation, reversed columns for a flip, a
 //	            matrix and an offset with 12 fractional bits, noise, one rounding, and a clip. All
-//	            but two filters compute in integers; those round every float32 operation. Noise is the sum of four bytes of
-//	            a Philox word with the counter
+//	            but two filters compute in integers; those round every float32 operation. Noise is
+//	            the sum of four bytes of a Philox word with the counter
 //	            (column>>2, (3·place + channel)·height + row, sample low, sample high).
 //	            A table converts the bytes to floats. Section 8 of docs/kernels.md has the formulas.
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// int64Tensor returns a host tensor of the numbers.
 func int64Tensor(x ...int64) Tensor {
 	t := Tensor{DType: robocache.Int64, Shape: []int{len(x)}}
 	for _, v := range x {
@@ -19,6 +20,7 @@ func int64Tensor(x ...int64) Tensor {
 	return t
 }
 
+// float64Tensor returns a host tensor of the numbers.
 func float64Tensor(x ...float64) Tensor {
 	t := Tensor{DType: robocache.Float64, Shape: []int{len(x)}}
 	for _, v := range x {
@@ -27,6 +29,7 @@ func float64Tensor(x ...float64) Tensor {
 	return t
 }
 
+// ramp returns a tensor whose elements rise by 1/4 and start again at 0 every 251 elements.
 func ramp(dt robocache.DType, shape ...int) Tensor {
 	t := Tensor{DType: dt, Shape: shape}
 	m := Matrix{
@@ -153,6 +156,7 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
+// read returns element i of float32 memory.
 func read(
 	b []byte,
 	i int,

@@ -15,6 +15,7 @@ func (e *Epilogue) changesValues() bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
+// checkEpilogue rejects settings that are invalid or do not fit rows of cols columns.
 func (e *Epilogue) checkEpilogue(op string, cols int) (err error) {
 	if e.Plane < 0 {
 		return misuseError(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
@@ -89,6 +90,8 @@ type rowEpilogue struct {
 	normals [tile]float32
 }
 
+// startRows prepares e for a result of the given number of rows, which are divided equally among
+// the samples.
 func (e *rowEpilogue) startRows(from *Epilogue, samples []int64, rows int) {
 	e.Epilogue = *from
 	e.samples = samples
@@ -158,4 +161,5 @@ func applyEpilogue[T float32 | float64](
 	}
 }
 
+// fma64 is math.FMA as an argument of generic functions.
 func fma64(a, b, c float64) float64 { return math.FMA(a, b, c) }

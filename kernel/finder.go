@@ -12,15 +12,16 @@ type timestamp interface{ int64 | float64 }
 // segment is a pair of samples at distinct timestamps; a < 0 means that there is none.
 type segment struct{ a, b int }
 
-// edgeSegments returns the two pairs of samples that define the lines for extrapolation: one before
-// the first timestamp, one after the last (kernel.K15).
+// edgeSegments returns the two pairs of samples that define the lines for extrapolation: before the
+// first timestamp, and after the last (kernel.K15). Of samples with equal timestamps it uses the
+// last.
 func edgeSegments[T timestamp](src []T) (first, last segment) {
 	first, last = segment{-1, -1}, segment{-1, -1}
 	n := len(src)
 	if n < 2 || src[0] == src[n-1] {
 		return first, last
 	}
-	a := upperFrom(src, 0, src[0]) - 1
+	a := upperFrom(src, 0, src[0]) - 1 // last sample at the first timestamp
 	first = segment{a, upperFrom(src, a, src[a+1]) - 1}
 	last = segment{lowerFrom(src, 0, src[n-1]) - 1, n - 1}
 	return first, last
@@ -32,7 +33,7 @@ type rowFinder[T timestamp] struct {
 	rule        *Rule
 	maxGap      T
 	epsilon     float64 // in seconds; AsGiven only
-	leftOpen    bool
+	leftOpen    bool    // a target at a timestamp belongs to the interval that ends there
 	plan        *Plan
 	first, last segment
 	lo, hi      int // mean: the window of the previous row, where the next search starts
@@ -42,7 +43,7 @@ type rowFinder[T timestamp] struct {
 // t.
 func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 	s := f.src
-	k := ub - 1
+	k := ub - 1 // the last sample at or before t
 	switch {
 	case len(s) == 0:
 		return f.setOutside(i, t, -1, segment{-1, -1})
@@ -63,7 +64,7 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 		f.plan.Valid[i] = 1
 		return nil
 	}
-	a := s[k]
+	a := s[k] // a ≤ t ≤ b
 	b := s[k+1]
 	switch f.rule.Mode {
 	case Previous:
@@ -80,6 +81,7 @@ func (f *rowFinder[T]) decideRow(i int, t T, ub int) error {
 	return f.checkGap(i, t, b-a)
 }
 
+// setCopy sets row i to a copy of sample k. It does not change the validity.
 func (f *rowFinder[T]) setCopy(i, k int) {
 	f.plan.Kind[i] = Copy
 	f.plan.Left[i] = int32(k)
@@ -95,6 +97,8 @@ func (f *rowFinder[T]) setBlend(i int, t T, g segment) {
 	f.plan.Weight[i] = float64(t-f.src[g.a]) / (float64(f.src[g.b]-f.src[g.a]) + f.epsilon)
 }
 
+// setSample sets row i to a copy of sample k, which is at the given distance from t, and checks the
+// distance as a gap.
 func (f *rowFinder[T]) setSample(i int, t T, k int, distance T) error {
 	f.setCopy(i, k)
 	return f.checkGap(i, t, distance)
@@ -122,10 +126,14 @@ func (f *rowFinder[T]) checkGap(i int, t, length T) error {
 	return nil
 }
 
+// setZero sets row i to zero bits. It does not change the validity.
 func (f *rowFinder[T]) setZero(i int) {
 	f.plan.Kind[i], f.plan.Left[i], f.plan.Right[i], f.plan.Weight[i] = Zero, 0, 0, 0
 }
 
+// setOutside applies the edge policy to row i, whose target t lies outside the data. edge is the
+// nearest sample, or -1 if there are no samples. line is the pair of samples for extrapolation. The
+// row stays invalid.
 func (f *rowFinder[T]) setOutside(i int, t T, edge int, line segment) error {
 	switch {
 	case f.rule.Edge == ErrorEdge:
@@ -192,6 +200,7 @@ func (f *rowFinder[T]) setMean(i int, t T, k int) error {
 	return nil
 }
 
+// timeUnit returns the unit of t in errors.
 func timeUnit[T timestamp](t T) string {
 	if _, ok := any(t).(float64); ok {
 		return "s"
@@ -206,6 +215,8 @@ func upperFrom[T timestamp](src []T, from int, t T) int { return gallopSearch(sr
 // lowerFrom returns the number of timestamps < t, searching outward from an earlier result.
 func lowerFrom[T timestamp](src []T, from int, t T) int { return gallopSearch(src, from, t, false) }
 
+// gallopSearch returns the number of timestamps < t, or ≤ t if equal is set. It doubles its steps
+// upward from an earlier result, and then halves the interval that it found.
 func gallopSearch[T timestamp](src []T, from int, t T, equal bool) int {
 	before := func(k int) bool { return src[k] < t || equal && src[k] == t }
 	lo := 0

@@ -20,7 +20,8 @@ func FMA32(w, d, v float32) float32 {
 }
 
 // roundsOnce reports whether converting s to float32 gives the result of a single rounding. s is
-// the float64 sum of an exact product and a float32.
+// the float64 sum of an exact product and a float32. The conversion drops 29 bits; s is half way if
+// they are 1 followed by zeros. Below exponent -126 the result would be subnormal.
 func roundsOnce(s float64) bool {
 	b := math.Float64bits(s)
 	return b&(1<<29-1) != 1<<28 && b&(0x7ff<<52) >= (1023-126)<<52
@@ -35,7 +36,7 @@ func fma32Odd(w, d, v32 float32) float32 {
 		return float32(s)
 	}
 	vv := s - p
-	e := (p - (s - vv)) + (v - vv)
+	e := (p - (s - vv)) + (v - vv) // TwoSum: the exact sum is s + e
 	if e == 0 {
 		return float32(s)
 	}
@@ -76,9 +77,9 @@ func Float16to32(h uint16) float32 {
 	e := uint32(h >> 10 & 31)
 	m := uint32(h & 0x3ff)
 	switch {
-	case e == 31:
+	case e == 31: // infinity or NaN
 		return math.Float32frombits(sign | 0x7f800000 | m<<13)
-	case e != 0:
+	case e != 0: // normal; 112 is the difference of the exponent biases, 127-15
 		return math.Float32frombits(sign | (e+112)<<23 | m<<13)
 	}
 	// A subnormal is m·2^-24, which is exact in float32.
@@ -93,7 +94,7 @@ func Float32to16(f float32) uint16 {
 	sign := uint16(b >> 16 & 0x8000)
 	b &= 0x7fffffff
 	switch {
-	case b > 0x7f800000:
+	case b > 0x7f800000: // NaN
 		return sign | 0x7e00 | uint16(b>>13&0x3ff)
 	case b >= 0x477ff000: // 65520 is half way to the next power of two, which is infinity
 		return sign | 0x7c00
@@ -114,8 +115,9 @@ func BFloat16to32(h uint16) float32 { return math.Float32frombits(uint32(h) << 1
 func Float32toB16(f float32) uint16 {
 	b := math.Float32bits(f)
 	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
+		return uint16(b>>16) | 0x40 // a quiet NaN
 	}
+	// Adding 0x7fff rounds up above half; the lowest bit that stays makes ties even.
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// hex32 parses bits in hexadecimal. It returns true for the word nan.
 func hex32(t *testing.T, s string, width int) (uint64, bool) {
 	t.Helper()
 	if s == "nan" {

@@ -38,7 +38,7 @@ func (op *FuseOp) Check() (err error) {
 		if err != nil { // errorPlace allocates a map, so it is called only for an error
 			return robocache.At(err, s.errorPlace(i, len(op.Series)))
 		}
-		// possible if there are no rows, because then any number of columns is legal
+		// The sum can overflow only if there are no rows; then any number of columns is legal.
 		if cols > math.MaxInt-s.columnCount() {
 			return robocache.ResourceLimit(name, nil, "more elements than can be counted").
 				Expected("at most 2^63 columns", "more")
@@ -142,8 +142,11 @@ func (op *FuseGradOp) Check() (err error) {
 	return checkTensors(op)
 }
 
+// opName implements Op.
 func (op *FuseGradOp) opName() string { return "fuse_grad" }
 
+// errorPlace returns the place of stream i of n for errors: its name, else its number, or nil if it
+// is the only stream.
 func (s *Series) errorPlace(i, n int) robocache.Where {
 	switch {
 	case s.Name != "":
@@ -292,11 +295,14 @@ func (s *Series) checkLengths(op string, batch int) error {
 	)
 }
 
+// tooManySamples returns the error for more samples than an int32 can number.
 func tooManySamples(op string, rows int) error {
 	return robocache.ResourceLimit(op, nil, "too many samples").
 		Expected("at most 2^31-1", strconv.Itoa(rows))
 }
 
+// batchError returns the error for a tensor whose batch size differs. The text what names the
+// tensor.
 func batchError(op, what string, want, got int) error {
 	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
 		Expected(strconv.Itoa(want), strconv.Itoa(got)).
@@ -304,6 +310,7 @@ func batchError(op, what string, want, got int) error {
 			"Expand the others to avoid a batch size mismatch.")
 }
 
+// checkTimeType rejects a type that times cannot have under the clock.
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 	switch {
 	case d == robocache.Float32,
@@ -326,6 +333,8 @@ func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 	)
 }
 
+// checkTargets rejects targets whose shape or type does not fit. It returns the number of targets
+// per entry.
 func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
 	if err := t.Check(op, "targets"); err != nil {
 		return rows, err
@@ -347,6 +356,8 @@ func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err e
 	return t.Shape[len(t.Shape)-1], nil
 }
 
+// checkOptional rejects a tensor whose type is not d or whose shape is not want. A nil tensor is
+// accepted.
 func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) error {
 	if t == nil {
 		return nil
@@ -363,6 +374,7 @@ func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) e
 	return nil
 }
 
+// checkClock rejects an unknown clock, and an epsilon that is negative or not finite.
 func (c Clock) checkClock(op string, epsilon float64) error {
 	if c > AsGiven {
 		return misuseError(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))

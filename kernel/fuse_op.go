@@ -79,6 +79,7 @@ type FuseOp struct {
 // Tensors implements Op.
 func (op *FuseOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()) }
 
+// namedTensors implements Op.
 func (op *FuseOp) namedTensors() []namedTensor {
 	out := make([]namedTensor, 0, 5*len(op.Series)+4)
 	for i := range op.Series {
@@ -117,6 +118,7 @@ type FuseGradOp struct {
 // Tensors implements Op.
 func (op *FuseGradOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()) }
 
+// namedTensors implements Op.
 func (op *FuseGradOp) namedTensors() []namedTensor {
 	s := &op.Series
 	return []namedTensor{
@@ -155,6 +157,7 @@ type Part struct {
 // Tensors implements Op.
 func (op *ApplyOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()) }
 
+// namedTensors implements Op.
 func (op *ApplyOp) namedTensors() []namedTensor {
 	out := slices.Grow(op.names[:0], 8*len(op.Parts)+1)
 	for i := range op.Parts {
@@ -175,6 +178,7 @@ func (op *ApplyOp) namedTensors() []namedTensor {
 	return op.names
 }
 
+// sampleTensor returns the tensor of sample numbers of the augmentation, or nil.
 func (e *Epilogue) sampleTensor() *Tensor {
 	if e.Augment == nil {
 		return nil

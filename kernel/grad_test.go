@@ -75,6 +75,7 @@ func TestGradientIsAdjoint(t *testing.T) {
 	}
 }
 
+// dot returns the dot product of two float64 tensors.
 func dot(a, b *Tensor) (sum float64) {
 	for o := 0; o < len(a.Data); o += 8 {
 		sum += a.float64At(o) * b.float64At(o)

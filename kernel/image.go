@@ -15,7 +15,8 @@ import (
 // be drawn for the images of one sample and camera. A nil range draws nothing.
 type ImageAugment struct {
 	Seed, Epoch uint64
-	// each camera has its own draws; the draw of a flip is shared by all cameras of a sample
+	// Camera is the number of the camera. Each camera has its own draws, except for the flip, which
+	// all cameras of a sample share.
 	Camera        uint32
 	Shared        bool        // all draws but those of noise are shared by the cameras of a sample
 	Height, Width int         // size of the crop; 0: the size of the image
@@ -39,7 +40,8 @@ type ImageDraw struct {
 	Blank  int32    // 1: there is no image, and the result is zeros
 	Matrix [9]int32 // for red, green and blue, with 12 fractional bits
 	Offset int32    // added to each channel, with 12 fractional bits
-	// standard deviation for one step of the sum of four bytes, with 16 fractional bits
+	// Noise is the factor from the sum of four random bytes to the noise of a pixel value, with 16
+	// fractional bits.
 	Noise    int32
 	Key      [2]uint32
 	Sample   [2]uint32
@@ -63,7 +65,8 @@ const (
 // of NTSC's YIQ, rounded to three decimals, and each row sums to 0.
 var hueTurn = [3][3]float64{{-0.168, -0.329, 0.497}, {0.328, -0.035, -0.293}, {-1.25, 1.046, 0.204}}
 
-// sharedCamera is the number of the draws that all cameras of a sample share, other than flips.
+// sharedCamera is the camera number for draws that all cameras of a sample share. Flips use camera
+// 0 instead.
 const sharedCamera = math.MaxUint32
 
 // drawKey returns the Philox key for the draws of a camera. Flips use camera 0.
@@ -73,7 +76,7 @@ func (a *ImageAugment) drawKey(camera uint32) [2]uint32 {
 }
 
 // Flips reports whether the images of a sample are flipped. The result is the same for all its
-// cameras and for numbers that are mirrored with them.
+// cameras. A caller that also mirrors numbers of the sample, such as states, uses the same result.
 func (a *ImageAugment) Flips(sample int64) bool {
 	if !(a.Flip > 0) {
 		return false
@@ -166,10 +169,11 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 			4: colourOne,
 			8: colourOne,
 		},
+		// 21845 is the variance of the sum of four uniform bytes.
 		Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845))),
 	}
 	x := drawWords(key, uint64(sample), drawImage, 0, 0)
-	y := [4]uint32{}
+	y := [4]uint32{} // words of n = 1; they are drawn only if they are used
 	d.Y = int32(uint64(x[0])*uint64(height+2*a.Pad-h+1)>>32) - int32(a.Pad)
 	d.X = int32(uint64(x[1])*uint64(width+2*a.Pad-w+1)>>32) - int32(a.Pad)
 	if a.Flips(sample) {
@@ -258,9 +262,9 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	defer imageRowPool.Put(room)
 	if f.Scale.Filter != "" || f.Rotates && d.Rotated != 0 {
 		src = f.transformImage(room, src, d, size)
-		level := *d
-		level.Y, level.X = 0, 0
-		d, size[0], size[1] = &level, size[2], size[3]
+		uncropped := *d // transformImage has cropped the image
+		uncropped.Y, uncropped.X = 0, 0
+		d, size[0], size[1] = &uncropped, size[2], size[3]
 	}
 	H, W, h, w := size[0], size[1], size[2], size[3]
 	for c := range room.pixels {
@@ -268,7 +272,7 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	}
 	room.noise = slices.Grow(room.noise[:0], 3*w)[:3*w]
 	for y := range h {
-		sy := min(max(int(d.Y)+y, 0), H-1)
+		sy := min(max(int(d.Y)+y, 0), H-1) // source row, with repeated edges
 		for c := range 3 {
 			cropRow(room.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
 		}
@@ -299,7 +303,7 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 	}
 }
 
-// storeInterleaved stores row y with the channels of a pixel next to each other.
+// storeInterleaved stores row y of the result with the channels of a pixel next to each other.
 func (f *ImageForm) storeInterleaved(dst []byte, room *imageRows, y int) {
 	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
 	g, b = g[:len(r)], b[:len(r)]
@@ -354,7 +358,7 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 		b1 := row
 		b2 := a2
 		b3 := a3
-		for range 10 {
+		for range 10 { // the rounds of Philox4x32-10, for counters a and b
 			p, q := uint64(a0)*philoxFactor0, uint64(a2)*philoxFactor2
 			r, s := uint64(b0)*philoxFactor0, uint64(b2)*philoxFactor2
 			a0 = uint32(q>>32) ^ a1 ^ k0
@@ -384,10 +388,14 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 
 // bellNoise returns the noise of a word: the scaled sum of its bytes, minus the mean.
 func (d *ImageDraw) bellNoise(v uint32) int32 {
-	v = v&0x00ff00ff + v>>8&0x00ff00ff
-	return (int32(v&0xffff+v>>16) - 510) * d.Noise >> 4
+	// Each half of pairs holds the sum of two bytes. 510 is the mean of the sum of four.
+	pairs := (v & 0x00ff00ff) + (v >> 8 & 0x00ff00ff)
+	sum := int32(pairs&0xffff + pairs>>16)
+	return (sum - 510) * d.Noise >> 4
 }
 
+// colourRow applies the matrix, the offset and the noise to the pixels of a row. It rounds by
+// adding half of a unit (colourOne) and clips to bytes.
 func (d *ImageDraw) colourRow(room *imageRows) {
 	m := d.Matrix
 	offset := d.Offset + colourOne/2
@@ -414,4 +422,5 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 	}
 }
 
+// clipByte returns the byte nearest to v.
 func clipByte(v int32) byte { return byte(min(max(v, 0), 255)) }

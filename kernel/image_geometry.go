@@ -27,7 +27,7 @@ func (a *ImageAugment) Form(height, width int) ImageForm {
 	return ImageForm{Scale: a.Scale, Crop: [2]int{h, w}, Rotates: a.Rotation != nil}
 }
 
-// setRotation sets the draw of a rotation.
+// setRotation makes the draw rotate the image counterclockwise.
 func (d *ImageDraw) setRotation(degrees float64) {
 	sin, cos := math.Sincos(degrees * math.Pi / 180)
 	d.Rotated = 1
@@ -42,7 +42,7 @@ func (f *ImageForm) transformImage(room *imageRows, src []byte, d *ImageDraw, si
 	if f.Scale.Filter != "" {
 		cropHeight, cropWidth = f.Crop[0], f.Crop[1]
 	}
-	image := func(i, height, width int) []byte {
+	image := func(i, height, width int) []byte { // memory of image i of room
 		room.images[i] = slices.Grow(room.images[i][:0], 3*height*width)[:3*height*width]
 		return room.images[i]
 	}
@@ -73,8 +73,9 @@ func (f *ImageForm) transformImage(room *imageRows, src []byte, d *ImageDraw, si
 	return rotated
 }
 
-// rotatePlane rotates a plane about its center. Pixels are blended by weights with 7 fractional
-// bits. Outside the plane it is mirrored, without repeating the edge.
+// rotatePlane rotates a plane of h × w pixels about its center. For each pixel of the result it
+// blends the four source pixels around its position, by weights with 7 fractional bits. Outside the
+// plane it is mirrored, without repeating the edge.
 func (d *ImageDraw) rotatePlane(dst, src []byte, h, w int) {
 	cos, sin := int64(d.Cos), int64(d.Sin)
 	for y := range h {
@@ -95,7 +96,8 @@ func (d *ImageDraw) rotatePlane(dst, src []byte, h, w int) {
 	}
 }
 
-// mirrorIndex returns i mirrored once at each end of 0 to n-1, and clamped.
+// mirrorIndex returns i, mirrored at 0 or n-1 if it lies outside 0 … n-1. An index that is still
+// outside is clamped.
 func mirrorIndex(i, n int) int {
 	if i < 0 {
 		i = -i

@@ -108,8 +108,10 @@ func (p *ImagePart) partError(msg, want string, got ...any) error {
 	return misuseError("augment", msg, want, fmt.Sprint(got...))
 }
 
+// opName implements Op.
 func (op *ImageOp) opName() string { return "augment" }
 
+// namedTensors implements Op.
 func (op *ImageOp) namedTensors() (out []namedTensor) {
 	for i := range op.Parts {
 		p := &op.Parts[i]

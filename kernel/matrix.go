@@ -86,6 +86,7 @@ func (m *Matrix) overlapsWith(o *Matrix) bool {
 	ol, oh, _ := o.elementRange()
 	mp := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
 	op := uintptr(unsafe.Pointer(unsafe.SliceData(o.Data)))
+	// Addresses: m covers m0 to m1, and o covers o0 to o1.
 	m0, m1, o0, o1 := mp+uintptr(ml*sm), mp+uintptr(mh*sm), op+uintptr(ol*so), op+uintptr(oh*so)
 	if m1 <= o0 || o1 <= m0 {
 		return false
@@ -94,6 +95,8 @@ func (m *Matrix) overlapsWith(o *Matrix) bool {
 	if pitch <= 0 || pitch != o.RowStride*so || m.ColStride < 0 || o.ColStride < 0 {
 		return true
 	}
+	// Rows of both views repeat with the same pitch. They are disjoint if the rows of o lie between
+	// the rows of m.
 	mw, ow := ((m.Cols-1)*m.ColStride+1)*sm, ((o.Cols-1)*o.ColStride+1)*so
 	var ahead int // bytes from a row of m to the next row of o, within one pitch
 	if o0 >= m0 {

@@ -16,12 +16,14 @@ const (
 	ModeSum
 )
 
+// modeNames are the names of modes, in the order of their numbers.
 var modeNames = enumNames{
 	"align",
 	"mode",
 	[]string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"},
 }
 
+// String returns the name of the mode.
 func (m Mode) String() string { return modeNames.nameOf(uint8(m)) }
 
 // Computes reports whether the mode computes new values, instead of copying samples.
@@ -51,8 +53,10 @@ const (
 	ErrorEdge // an error, and no output
 )
 
+// edgeNames are the names of edge policies, in the order of their numbers.
 var edgeNames = enumNames{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
 
+// String returns the name of the edge policy.
 func (e Edge) String() string { return edgeNames.nameOf(uint8(e)) }
 
 // MarshalText returns the name of the edge policy.

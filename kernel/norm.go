@@ -46,6 +46,8 @@ func NewMinMax(lo, hi []float64) *Norm {
 	return n
 }
 
+// checkChannels rejects statistics whose channels, each of plane columns, do not divide a row of
+// cols columns.
 func (n *Norm) checkChannels(op string, cols, plane int) error {
 	channels := len(n.A)
 	fits := cols == 0 || channels > 0 && plane <= cols/channels && cols%(plane*channels) == 0

@@ -43,7 +43,10 @@ type namedTensor struct {
 	written bool
 }
 
-func inputTensor(name string, t *Tensor) namedTensor  { return namedTensor{name, t, false} }
+// inputTensor returns a tensor that the operation only reads.
+func inputTensor(name string, t *Tensor) namedTensor { return namedTensor{name, t, false} }
+
+// resultTensor returns a tensor that the operation writes.
 func resultTensor(name string, t *Tensor) namedTensor { return namedTensor{name, t, true} }
 
 // presentTensors returns the tensors that are not nil.

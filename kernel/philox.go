@@ -44,7 +44,8 @@ func (a *Augment) Key() [2]uint32 {
 	return [2]uint32{x[0], x[1]}
 }
 
-// drawWords returns the four random words for a purpose, and a column and row of a sample.
+// drawWords returns the four random words for a purpose, a row and a column of a sample. Four
+// neighboring columns share them.
 func drawWords(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]uint32 {
 	return Philox(
 		[4]uint32{purpose | uint32(col>>2), uint32(row), uint32(sample), uint32(sample >> 32)},
@@ -52,8 +53,8 @@ func drawWords(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]ui
 	)
 }
 
-// DrawUniform returns a number in [0, 1) for a sample: a pure function of its arguments. op separates
-// draws of different kinds.
+// DrawUniform returns a number in [0, 1) for a sample: a pure function of its arguments. op
+// separates draws of different kinds.
 func DrawUniform(seed, epoch uint64, op uint32, sample int64) float64 {
 	a := Augment{Seed: seed, Epoch: epoch, Op: op}
 	x := drawWords(a.Key(), uint64(sample), drawScale, 0, 0)
@@ -89,8 +90,8 @@ func (a *Augment) Drops(key [2]uint32, sample int64, row int) bool {
 	return uniformFloat(words[0]) < a.Dropout
 }
 
-// Normals fills g with standard normal numbers for columns col to col+len(g)-1 of one row of a
-// sample.
+// Normals fills g with standard normal numbers for columns col … col+len(g)-1 of one row of a
+// sample. One block of Philox gives the numbers of four columns.
 func (a *Augment) Normals(g []float32, key [2]uint32, sample int64, row, col int) {
 	var four [4]float32
 	for i := range g {

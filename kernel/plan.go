@@ -55,7 +55,7 @@ func (p *Plan) checkRows() error {
 		)
 	}
 	for i, k := range p.Kind {
-		l, r := int(p.Left[i]), int(p.Right[i])
+		l, r := int(p.Left[i]), int(p.Right[i]) // sample numbers
 		ok := true
 		switch k {
 		case Zero:
@@ -83,6 +83,8 @@ func (p *Plan) checkRows() error {
 	return nil
 }
 
+// misuseError returns a Misuse error of operation op without a place. msg names the problem; want
+// and got are the expected and the actual value.
 func misuseError(op, msg, want, got string) error {
 	return robocache.Misuse(op, nil, "%s", msg).Expected(want, got)
 }

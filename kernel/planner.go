@@ -28,8 +28,8 @@ func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	return p, p.Fill(src, targets, &rule)
 }
 
-// Fill decides every row of p as NewPlan does, in its existing slices. Back ends that find most
-// rows themselves use it. Caller must have checked src.
+// Fill decides every row of p as NewPlan does, in its existing slices. A back end calls it for the
+// few rows that it cannot decide itself. Caller must have checked src.
 func (p *Plan) Fill(src, targets []int64, rule *Rule) error {
 	p.resetRows(rule.Mode)
 	return fillRows(p, src, targets, rule, rule.MaxGap, 0, false)
@@ -63,8 +63,9 @@ func MakePlan(mode Mode, n int) *Plan {
 	}
 }
 
-// fillRows decides every row. With leftOpen, a target at a timestamp belongs to the interval that
-// ends there (kernel.K14).
+// fillRows decides every row of p. gap is the longest legal gap in the unit of the times; 0 allows
+// any gap. epsilon is added to the denominator of weights. With leftOpen, a target at a timestamp
+// belongs to the interval that ends there (kernel.K14).
 func fillRows[T timestamp](
 	p *Plan,
 	src, targets []T,
@@ -83,6 +84,7 @@ func fillRows[T timestamp](
 		plan:     p,
 	}
 	f.first, f.last = edgeSegments(src)
+	// ub is the number of timestamps ≤ t. The next search starts at the previous result.
 	ub := 0
 	for i, t := range targets {
 		if err := checkTarget(t, i); err != nil {
@@ -134,6 +136,8 @@ func CheckTimestamps[T timestamp](src []T) error {
 	return nil
 }
 
+// checkTarget rejects a target time that is not finite or out of range. i is the row, for the
+// error.
 func checkTarget[T timestamp](t T, i int) error {
 	if inRange(t) {
 		return nil
@@ -154,6 +158,8 @@ func checkTarget[T timestamp](t T, i int) error {
 // makes seconds under AsGiven finite and far from the limits of float64.
 func inRange[T timestamp](t T) bool { return t > -MaxTime && t < MaxTime }
 
+// notFinite returns the error for a time t that is NaN or infinite. The place of the error is i
+// under the given key ("index" of a timestamp, or "row" of a target).
 func notFinite(key string, i int, what string, t float64) error {
 	return planError(
 		robocache.ErrMalformed,

@@ -49,6 +49,7 @@ func (Reference) Run(op Op) error {
 	return nil
 }
 
+// addInt64 adds n to the int64 at an index. A nil tensor is ignored.
 func (t *Tensor) addInt64(n int64, index ...int) {
 	if t != nil {
 		at := t.Data[t.byteOffset(index...):]
@@ -82,8 +83,9 @@ type timeValues struct {
 	seconds []float64
 }
 
-// readTimes reads n times from index from. Under Nanoseconds, seconds become rint(t·1e9) ns. NaN
-// and Inf are errors. The later check of timestamps rejects times beyond ±2^62 ns.
+// readTimes reads n times of an entry from index from on. Under Nanoseconds, seconds become
+// rint(t·1e9) ns. NaN and Inf are errors, in which key and what name the time. The later check of
+// timestamps rejects times beyond ±2^62 ns.
 func (t *Tensor) readTimes(
 	clock Clock,
 	from, n, entry int,
@@ -120,8 +122,10 @@ func FromSeconds(s float64) int64 {
 	return int64(max(-MaxTime, min(MaxTime, math.RoundToEven(s*1e9))))
 }
 
+// isFinite reports whether x is neither NaN nor infinite.
 func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
+// shapeError returns the error for a result tensor with a wrong shape.
 func shapeError(op, name string, want, got []int) error {
 	return robocache.Misuse(op, robocache.Where{"tensor": name}, "out has wrong shape").
 		Expected(fmt.Sprint(want), fmt.Sprint(got))

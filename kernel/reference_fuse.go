@@ -12,6 +12,7 @@ import (
 // runReference resamples every stream of every entry into its columns. It checks all times before
 // it writes anything.
 func (op *FuseOp) runReference() error {
+	// The first pass only plans, so that an error leaves the results unchanged.
 	for _, write := range []bool{false, true} {
 		for b := range op.Out.Shape[0] {
 			col := 0
@@ -37,7 +38,8 @@ func entryError(err error, op string, stream robocache.Where, entry int) error {
 	return err
 }
 
-// runEntry plans one stream of one entry. If write is set, it also computes the rows.
+// runEntry plans stream i, which is s, for entry b. If write is set, it also computes the rows, in
+// the columns from col on.
 func (op *FuseOp) runEntry(s *Series, b, i, col int, write bool) error {
 	p, from, err := s.planEntry(&op.Targets, b, op.Clock, op.Epsilon)
 	if err != nil || !write {
@@ -73,7 +75,7 @@ func (op *FuseOp) runEntry(s *Series, b, i, col int, write bool) error {
 	return nil
 }
 
-// resampleCounted calls Resample and adds its counts to a tensor of the operation.
+// resampleCounted calls Resample and adds the counts of overflows and NaN to the tensor to.
 func resampleCounted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
 	var counts Counts
 	opt.Counts = &counts
@@ -83,7 +85,7 @@ func resampleCounted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
 	return err
 }
 
-// entryValues returns the n rows of an entry.
+// entryValues returns rows from … from+n-1 of Values, which belong to entry b.
 func (s *Series) entryValues(b, from, n int) Matrix {
 	if s.Offsets != nil {
 		return s.Values.matrixView(from, n)
@@ -118,6 +120,7 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 	return int(first), int(end - first), nil
 }
 
+// lengthError returns the error for an invalid value of the tensor lengths or offsets.
 func lengthError(name, want string, got int64) error {
 	return robocache.Malformed("resample", robocache.Where{"tensor": name},
 		"Source length mismatch (length outside the data)").
@@ -130,6 +133,8 @@ func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
 	return s.planEntry(targets, b, Nanoseconds, 0)
 }
 
+// planEntry reads the times of entry b and returns its plan. from is the first row of the entry in
+// Values.
 func (s *Series) planEntry(
 	targets *Tensor,
 	b int,

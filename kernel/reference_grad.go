@@ -5,6 +5,7 @@ import "github.com/goatnote-inc/robocache"
 // runReference computes the backward pass of one stream (kernel.K17). It handles rows in target
 // order, so the sum of each sample is in target order too.
 func (op *FuseGradOp) runReference() error {
+	// The first pass only plans, so that an error leaves Grad unchanged.
 	for _, write := range []bool{false, true} {
 		if write {
 			op.clearGrad()
@@ -46,7 +47,8 @@ func (op *FuseGradOp) runReference() error {
 	return nil
 }
 
-// clearGrad fills Grad with zeros. No target reads the rows beyond a length and between entries.
+// clearGrad fills Grad with zeros. Rows beyond a length, and rows between entries, are not written
+// later.
 func (op *FuseGradOp) clearGrad() {
 	g := op.Grad
 	entries := 1

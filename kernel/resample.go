@@ -53,6 +53,7 @@ type resampleRun struct {
 	a64, b64 [tile]float64
 }
 
+// checkInputs rejects arguments that do not fit together. It also sets r.epilogue and r.wide.
 func (r *resampleRun) checkInputs() error {
 	if err := r.dst.checkInside("resample", "out"); err != nil {
 		return err
@@ -121,14 +122,17 @@ func (r *resampleRun) isZeroWeight(weight float64) bool {
 	return weight == 0 || isNarrow && float32(weight) == 0
 }
 
+// computesWide reports whether float64 is the computing type for data of type from that is written
+// as type to.
 func computesWide(from, to robocache.DType) bool {
 	return from == robocache.Float64 || !from.Float() && to == robocache.Float64
 }
 
+// makeRows computes every row by its kind.
 func (r *resampleRun) makeRows() {
 	p := r.plan
-	bits := r.src.DType == r.dst.DType && !r.opt.Epilogue.changesValues()
-	dense := bits && r.src.DType == robocache.Float32 && r.src.ColStride == 1 &&
+	keepsBits := r.src.DType == r.dst.DType && !r.opt.Epilogue.changesValues()
+	isDense := keepsBits && r.src.DType == robocache.Float32 && r.src.ColStride == 1 &&
 		r.dst.ColStride == 1
 	for i, k := range p.Kind {
 		a, b := int(p.Left[i]), int(p.Right[i])
@@ -140,7 +144,7 @@ func (r *resampleRun) makeRows() {
 			r.dst.zeroRow(i)
 		case p.Sums != nil:
 			r.sumRow(i)
-		case k == Copy && bits:
+		case k == Copy && keepsBits:
 			moveRow(&r.dst, &r.src, i, a)
 		case k == Copy:
 			r.castColumns(i, a, 0, r.dst.Cols)
@@ -150,7 +154,7 @@ func (r *resampleRun) makeRows() {
 			r.angleRow(i, a, b, p.Weight[i])
 		case p.Mode == Slerp:
 			r.slerpRow(i, a, b, p.Weight[i])
-		case dense:
+		case isDense:
 			r.lerpDense(i, a, b, float32(p.Weight[i]))
 		default:
 			r.lerpColumns(i, a, b, p.Weight[i], 0, r.dst.Cols)
@@ -158,11 +162,14 @@ func (r *resampleRun) makeRows() {
 	}
 }
 
+// finishRow32 applies the epilogue to x and stores it in a row, from column col on. x must not be
+// longer than tile.
 func (r *resampleRun) finishRow32(x []float32, row, col int) {
 	applyEpilogue(&r.epilogue, x, row, col, FMA32)
 	r.dst.storeRow32(x, row, col, &r.counts)
 }
 
+// finishRow64 is finishRow32 for float64.
 func (r *resampleRun) finishRow64(x []float64, row, col int) {
 	applyEpilogue(&r.epilogue, x, row, col, fma64)
 	r.dst.storeRow64(x, row, col, &r.counts)

@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// everyType holds every type of fixed size.
 var everyType = []robocache.DType{
 	robocache.Bool,
 	robocache.Int8,
@@ -29,6 +30,7 @@ var everyType = []robocache.DType{
 	robocache.Float64,
 }
 
+// f32 returns the memory of float32 numbers.
 func f32(v ...float32) []byte {
 	var b []byte
 	for _, x := range v {
@@ -37,6 +39,7 @@ func f32(v ...float32) []byte {
 	return b
 }
 
+// back32 returns the float32 numbers in memory; it is the inverse of f32.
 func back32(b []byte) (v []float32) {
 	for ; len(b) >= 4; b = b[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))

@@ -50,7 +50,7 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 		q = [4]float64{-q[0], -q[1], -q[2], -q[3]}
 	}
 	s := math.Sqrt(float64(q[0]*q[0]) + float64(q[1]*q[1]) + float64(q[2]*q[2]))
-	// the identity has every axis: use the line's axis and the nearest multiple of 2π
+	// The identity has every axis. Use the axis of the line, and the nearest multiple of 2π.
 	if s < 1e-12 {
 		n := math.Sqrt(
 			float64(line[0]*line[0]) + float64(line[1]*line[1]) + float64(line[2]*line[2]),
@@ -93,10 +93,11 @@ type eulerOrder struct {
 	moving bool   // turns about moving axes; the angles are then stored in reverse order
 }
 
+// eulerOf returns the axis order of a form, such as "xyz" for fixed axes or "XYZ" for moving axes.
 func eulerOf(form string) eulerOrder {
-	e := eulerOrder{moving: form[0] < 'a'}
+	e := eulerOrder{moving: form[0] < 'a'} // capital letters name moving axes
 	for j := range e.axes {
-		e.axes[j] = int(form[j]|0x20) - 'x'
+		e.axes[j] = int(form[j]|0x20) - 'x' // |0x20 makes the letter lower case
 	}
 	if e.moving { // turns about moving axes equal turns about fixed axes in reverse order
 		e.axes[0], e.axes[2] = e.axes[2], e.axes[0]
@@ -104,6 +105,8 @@ func eulerOf(form string) eulerOrder {
 	return e
 }
 
+// fixedOrder converts angles between the order in which they are stored and that of turns about
+// fixed axes. It is its own inverse.
 func (e eulerOrder) fixedOrder(v [3]float64) [3]float64 {
 	if e.moving {
 		v[0], v[2] = v[2], v[0]
@@ -111,14 +114,16 @@ func (e eulerOrder) fixedOrder(v [3]float64) [3]float64 {
 	return v
 }
 
+// blendAngles blends the Euler angles v0 and v1 at weight w by slerp. ok is false if an angle is
+// not finite.
 func (e eulerOrder) blendAngles(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 	v0, v1 = e.fixedOrder(v0), e.fixedOrder(v1)
 	q, ok := slerpQuats(e.toQuat(v0), e.toQuat(v1), w)
 	if !ok {
 		return v, false
 	}
-	// the angles at w between the samples: near turns each angle the short way, line uses the
-	// written values
+	// Both are angles at w between the samples. near turns each angle the short way; line uses the
+	// stored values.
 	var near, line [3]float64
 	for j := range near {
 		d := v1[j] - v0[j]
@@ -135,6 +140,7 @@ func (e eulerOrder) blendAngles(v0, v1 [3]float64, w float64) (v [3]float64, ok 
 // wrapAngle returns the angle between -π and π that differs from x by full turns.
 func wrapAngle(x float64) float64 { return math.Remainder(x, 2*math.Pi) }
 
+// toQuat returns the quaternion x, y, z, w of angles in the order of turns about fixed axes.
 func (e eulerOrder) toQuat(v [3]float64) [4]float64 {
 	q := [4]float64{3: 1}
 	for j, a := range e.axes {
@@ -161,11 +167,11 @@ func composeQuats(p, q [4]float64) [4]float64 {
 // the middle angle leaves only one of the two defined, the other is chosen by near.
 func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 	i, j, k := e.axes[0], e.axes[1], e.axes[2]
-	proper := i == k
+	proper := i == k // proper Euler angles, such as zxz
 	if proper {
-		k = 3 - i - j
+		k = 3 - i - j // the third axis
 	}
-	sign := float64((i - j) * (j - k) * (k - i) / 2)
+	sign := float64((i - j) * (j - k) * (k - i) / 2) // 1 if i, j, k is a cyclic order, else -1
 	a := q[3]
 	b := q[i]
 	c := q[j]
@@ -179,6 +185,8 @@ func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 		bent = math.Pi / 2
 		near[2] *= sign
 	}
+	// If mid is closer than eps to 0 or π, only the sum or only the difference of the outer angles
+	// is defined.
 	const eps = 1e-7
 	mid := 2 * math.Atan2(math.Hypot(c, d), math.Hypot(a, b)) // 0 … π
 	sum, diff := 2*math.Atan2(b, a), 2*math.Atan2(d, c)
@@ -195,7 +203,7 @@ func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 	}
 	// o is the other set of angles for the same rotation.
 	o := [3]float64{v[0] + math.Pi, -v[1], v[2] + math.Pi}
-	var dv, do float64
+	var dv, do float64 // squared distances of v and o from near
 	for x := range v {
 		if x == 1 {
 			v[1], o[1] = v[1]-bent, o[1]-bent

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// turnCase is one case of rotations.json, which testdata/rotations.py computes.
 type turnCase struct {
 	Form   string
 	V0, V1 [3]float64
@@ -19,6 +20,7 @@ type turnCase struct {
 	Own    *[3]float64
 }
 
+// turns reads the cases of testdata/rotations.json.
 func turns(t *testing.T) (out []turnCase) {
 	t.Helper()
 	b, err := os.ReadFile("testdata/rotations.json")
@@ -31,6 +33,7 @@ func turns(t *testing.T) (out []turnCase) {
 	return out
 }
 
+// times3 returns the product of two 3×3 matrices.
 func times3(a, b [9]float64) (c [9]float64) {
 	for i := range 3 {
 		for j := range 3 {
@@ -42,6 +45,7 @@ func times3(a, b [9]float64) (c [9]float64) {
 	return c
 }
 
+// about returns the matrix of a turn by a about an axis.
 func about(axis int, a float64) [9]float64 {
 	s, c := math.Sincos(a)
 	switch axis {
@@ -80,6 +84,8 @@ func matrix(form string, v [3]float64) (m [9]float64) {
 	return m
 }
 
+// blended returns the blend of two rotations at weight w, which are channels 1 to 3 of 5. It checks
+// that channels 0 and 4 are linear.
 func blended(t *testing.T, form string, v0, v1 [3]float64, w float64) (v [3]float64) {
 	t.Helper()
 	src := make([]byte, 10*8)
@@ -159,8 +165,8 @@ func locked(c turnCase) bool {
 	return f(c.V0) < 1e-3 || f(c.V1) < 1e-3
 }
 
-// TestRotationsGoOn checks that a result lies in the branch of the samples and equals each sample
-// at its end.
+// TestRotationsGoOn checks that a blend stays near the straight line between two near rotations,
+// and that it approaches each sample at its end of the interval.
 func TestRotationsGoOn(t *testing.T) {
 	for _, c := range turns(t) {
 		reach := 0.0
@@ -182,6 +188,8 @@ func TestRotationsGoOn(t *testing.T) {
 	}
 }
 
+// TestRotationsRefused checks that invalid rotations are rejected, and that NaN makes a row
+// invalid.
 func TestRotationsRefused(t *testing.T) {
 	for name, list := range map[string][]robocache.Rotation{
 		"form": {{

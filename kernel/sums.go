@@ -23,6 +23,7 @@ func (s *Sums) hasRows(n int) bool {
 	return len(s.From) == n && len(s.To) == n && len(s.Head) == n && len(s.Tail) == n
 }
 
+// makeSums returns sums of n rows that cover no sample.
 func makeSums(n int) *Sums {
 	return &Sums{
 		From: make([]int32, n),
@@ -53,7 +54,8 @@ func (s *Sums) Pick(rows []int) *Sums {
 	return out
 }
 
-// Shift returns the sums with by added to all sample numbers.
+// Shift returns the sums with by added to the sample numbers of each row that covers a sample. Head
+// and Tail are shared with s.
 func (s *Sums) Shift(by int) *Sums {
 	out := &Sums{From: slices.Clone(s.From), To: slices.Clone(s.To), Head: s.Head, Tail: s.Tail}
 	for i := range out.From {
@@ -92,6 +94,7 @@ func (p *Plan) FillSums(src, targets, lengths []int64, rule *Rule) error {
 			continue
 		}
 		p.Valid[i] = 0
+		// checkGap applies the edge policy, because the gap is longer than MaxGap.
 		f := rowFinder[int64]{rule: rule, maxGap: rule.MaxGap, plan: p}
 		if err := f.checkGap(i, t, gap); err != nil {
 			return err
@@ -152,6 +155,7 @@ func (c *coverage) snapToTimestamp(t int64, near int) int64 {
 func (c *coverage) coverRow(i int, t, length int64, out *Sums) {
 	from := t
 	to := t + min(length, MaxTime-1-max(t, 0))
+	// A shorter interval is not moved, because 1 ns is a large part of it.
 	if length > 4 {
 		from, to = c.snapToTimestamp(from, c.from), c.snapToTimestamp(to, c.to)
 	}
@@ -196,7 +200,7 @@ func (c *coverage) cutGap(i int, limit int64, out *Sums) (length int64, cut bool
 	return 0, false
 }
 
-// checkRow reports whether row i reads inside the sources.
+// checkRow reports whether row i covers no sample, or only samples that exist.
 func (s *Sums) checkRow(i, sources int) bool {
 	from, to := int(s.From[i]), int(s.To[i])
 	return from == to || from >= 0 && from < to && to <= sources
@@ -229,6 +233,8 @@ func (r *resampleRun) blendColumns(i, from, to int) {
 	r.lerpColumns(i, a, int(r.plan.Right[i]), w, from, to)
 }
 
+// sumColumns computes columns left … right-1 of row i as sums of samples. The first and the last
+// sample count by the fraction that the row covers.
 func (r *resampleRun) sumColumns(i, left, right int) {
 	s := r.plan.Sums
 	from, to := int(s.From[i]), int(s.To[i])
@@ -280,6 +286,7 @@ func sumUnsupported(op string) error {
 		)
 }
 
+// sumLengths returns the lengths of n rows of equal length, for FillSums.
 func (r *Rule) sumLengths(n int) []int64 {
 	out := make([]int64, n)
 	for i := range out {

@@ -21,6 +21,7 @@ func floats(x ...float64) []byte {
 	return out
 }
 
+// readFloats returns the float64 numbers in memory.
 func readFloats(b []byte) []float64 {
 	out := make([]float64, len(b)/8)
 	for i := range out {

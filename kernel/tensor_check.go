@@ -92,7 +92,7 @@ func (t *Tensor) CheckResult(op, name string) error {
 		}
 	}
 	slices.SortFunc(axes, func(a, b axis) int { return cmp.Compare(a.stride, b.stride) })
-	reach := 0
+	reach := 0 // largest offset within the smaller axes
 	for _, a := range axes {
 		if a.stride <= reach {
 			return robocache.Misuse(op, robocache.Where{"tensor": name}, "out overlaps itself").
@@ -214,8 +214,8 @@ func (t *Tensor) addressRange() (from, to uintptr) {
 	return at + uintptr((lo-t.Base)*size), at + uintptr((hi-t.Base)*size)
 }
 
-// pitchInterval returns the view's first byte modulo the pitch, and the width of one period of the
-// view.
+// pitchInterval returns the view's first byte modulo the pitch, and the number of bytes from there
+// to the end of the view, without the axes whose stride is a multiple of the pitch.
 func (t *Tensor) pitchInterval(pitch uintptr) (first, width uintptr) {
 	at := t.baseAddress()
 	size := t.DType.Size()
@@ -257,6 +257,7 @@ func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType)
 	return nil
 }
 
+// joinTypes returns the names of the types as "a, b or c", for errors.
 func joinTypes(types []robocache.DType) string {
 	s := ""
 	for i, d := range types {

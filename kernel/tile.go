@@ -26,6 +26,7 @@ func (m *Matrix) loadRow32(dst []float32, row, col int) { loadColumns(m, dst, ro
 // loadRow64 reads the columns from col on as float64.
 func (m *Matrix) loadRow64(dst []float64, row, col int) { loadColumns(m, dst, row, col) }
 
+// loadColumns reads the columns from col on. Each value is rounded at most once to T.
 func loadColumns[T float32 | float64](m *Matrix, dst []T, row, col int) {
 	d := m.Data
 	o := m.byteOffset(row, col)
@@ -158,6 +159,8 @@ var integerLimits = [robocache.JSON + 1][2]float64{
 	robocache.Uint64: {0, 1 << 64},
 }
 
+// putRounded writes x at byte offset o, rounded once to the view's type, and counts overflows and
+// NaN in c.
 func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 	d := m.Data
 	switch m.DType {
@@ -172,6 +175,7 @@ func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 		le.PutUint32(d[o:], math.Float32bits(f))
 		return
 	case robocache.Float16, robocache.BFloat16:
+		// Rounding to odd first makes the two roundings equal to one.
 		f := roundOdd32(x)
 		h := Float32to16(f)
 		inf := uint16(0x7c00)

@@ -7,6 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// integrate is the name of TSDFOp in errors.
 const integrate = "tsdf_integrate"
 
 // DepthScale returns Scale, or the default that 0 selects.
@@ -65,8 +66,10 @@ func (op *TSDFOp) Check() (err error) {
 	return checkTensors(op)
 }
 
+// opName implements Op.
 func (op *TSDFOp) opName() string { return integrate }
 
+// namedTensors implements Op.
 func (op *TSDFOp) namedTensors() []namedTensor {
 	return []namedTensor{
 		inputTensor("depth", &op.Depth),
@@ -80,8 +83,9 @@ func (op *TSDFOp) Rows() (n, pixels int) {
 	return op.Value.Shape[0] * op.Value.Shape[1], op.Value.Shape[2]
 }
 
-// Row updates the voxels of one pair of outer indices, on the host. The float32 conversions prevent
-// the compiler from fusing products into sums.
+// Row updates the voxels of one pair of x and y indices, on the host. It projects the center of
+// each voxel into the depth image and averages the truncated signed distance to the surface. The
+// float32 conversions prevent the compiler from fusing products into sums.
 func (op *TSDFOp) Row(column int) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	ix := column / op.Value.Shape[1]
@@ -90,6 +94,7 @@ func (op *TSDFOp) Row(column int) {
 	scale := op.DepthScale()
 	size := op.Depth.DType.Size()
 	fx, fy, ox, oy := op.Camera[0], op.Camera[1], op.Camera[2], op.Camera[3]
+	// cx, cy and cz are the center of a voxel. x, y and z are the center in camera coordinates.
 	cx := FMA32(float32(ix)+0.5, op.Size[0], op.Min[0])
 	cy := FMA32(float32(iy)+0.5, op.Size[1], op.Min[1])
 	var part [3]float32 // contribution of cx and cy to a point in camera coordinates
@@ -114,7 +119,7 @@ func (op *TSDFOp) Row(column int) {
 		if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
 			continue
 		}
-		// rounded before it is used in sdf, so that no product is fused
+		// The product is rounded before it is used in sdf, so that it is not fused.
 		depth := float32(
 			float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale,
 		)
@@ -122,7 +127,7 @@ func (op *TSDFOp) Row(column int) {
 			continue
 		}
 		sdf := depth - z
-		if sdf < -op.Truncate {
+		if sdf < -op.Truncate { // far behind the surface: not visible
 			continue
 		}
 		d := min(1, sdf/op.Truncate)

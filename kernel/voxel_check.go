@@ -9,8 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// voxelize is the name of VoxelOp in errors.
 const voxelize = "voxelize"
 
+// floatTypes are the types of points, features and depth images.
 var floatTypes = []robocache.DType{
 	robocache.Float32,
 	robocache.Float16,
@@ -64,6 +66,8 @@ func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 	return l, op.measureResult(l)
 }
 
+// checkPoints rejects points, lengths and offsets that do not fit together. It sets the batch and
+// the rows of l.
 func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 	p := &op.Points
 	rank := len(p.Shape)
@@ -122,6 +126,7 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 	return nil
 }
 
+// checkIndex rejects lengths or offsets that are not n int64 values.
 func checkIndex(name string, t *Tensor, n int) error {
 	if err := checkForm(voxelize, name, t, []int{n}, robocache.Int64); err != nil {
 		return err
@@ -129,6 +134,7 @@ func checkIndex(name string, t *Tensor, n int) error {
 	return t.Check(voxelize, name)
 }
 
+// checkFeatures rejects features that do not fit the points, and sets l.Features.
 func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	if !op.Mode.Featured() {
 		return nil
@@ -189,7 +195,7 @@ func checkGrid(op string, lo, size [3]float32, grid []int) error {
 		}
 	}
 	for a, x := range lo {
-		if x-x != 0 {
+		if x-x != 0 { // NaN or infinite
 			return robocache.Misuse(op, robocache.Where{"axis": a}, "grid_min is not finite").
 				Expected("a finite number", fmt.Sprint(x))
 		}
@@ -260,6 +266,7 @@ func (op *VoxelOp) measureResult(l *VoxelLayout) error {
 	return nil
 }
 
+// describeGrid returns the size of the dense result in words, for errors.
 func (op *VoxelOp) describeGrid(l *VoxelLayout) string {
 	s := fmt.Sprintf("a grid of %d × %d × %d", op.Grid[0], op.Grid[1], op.Grid[2])
 	if l.Batched {
@@ -348,6 +355,7 @@ func isByteList(t *Tensor) bool {
 	return t.Step(0) == 1 || t.Shape[0] <= 1
 }
 
+// checkDense rejects a dense result of a wrong type or shape.
 func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	types := []robocache.DType{l.DType}
 	switch {
@@ -364,6 +372,7 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	return checkForm(voxelize, "out", op.Out, l.Shape, types...)
 }
 
+// checkSparse rejects sparse results that are missing, not used by the mode, or of a wrong form.
 func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	c := op.Coords
 	if len(c.Shape) != 2 || c.Shape[1] != 4 {
@@ -419,8 +428,10 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	return nil
 }
 
+// opName implements Op.
 func (op *VoxelOp) opName() string { return voxelize }
 
+// namedTensors implements Op.
 func (op *VoxelOp) namedTensors() []namedTensor {
 	all := []namedTensor{
 		inputTensor("points", &op.Points),

@@ -9,6 +9,7 @@ var (
 	outsideNames = enumNames{voxelize, "outside", []string{"drop", "clip", "error"}}
 )
 
+// String returns the name of the mode.
 func (m VoxelMode) String() string { return voxelNames.nameOf(uint8(m)) }
 
 // Featured reports whether the mode reads features.
@@ -20,6 +21,7 @@ func (m *VoxelMode) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
+// String returns the name of the policy.
 func (o Outside) String() string { return outsideNames.nameOf(uint8(o)) }
 
 // UnmarshalText sets o to the policy with the given name.

@@ -67,7 +67,7 @@ type VoxelOp struct {
 	Budget int64
 }
 
-// Tensors implements Op.
+// Tensors implements Op. Unlike namedTensors, it includes Features under modes that ignore them.
 func (op *VoxelOp) Tensors() []*Tensor {
 	return presentTensors([]namedTensor{
 		{tensor: &op.Points},

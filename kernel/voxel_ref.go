@@ -107,15 +107,15 @@ func (op *VoxelOp) readPoint(b, row int) (p [3]float32) {
 type Place uint8
 
 const (
-	Inside Place = iota
-	Beyond
-	NotFinite
+	Inside    Place = iota // in a cell of the grid
+	Beyond                 // outside the grid
+	NotFinite              // a coordinate is NaN or infinite
 )
 
 // Place returns the cell of a point. For a point outside the grid it returns the nearest cell.
 func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 	for a, x := range p {
-		if x-x != 0 {
+		if x-x != 0 { // NaN or infinite
 			return cell, NotFinite
 		}
 		g := float32(op.Grid[a])
@@ -134,7 +134,7 @@ func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 	return cell, place
 }
 
-// writeDense writes one cell of the dense layout.
+// writeDense writes one cell of the dense layout. points are the points of the cell.
 func (op *VoxelOp) writeDense(points []voxelPoint) {
 	out := op.Out
 	flat := points[0].flat
@@ -161,7 +161,7 @@ func (op *VoxelOp) writeDense(points []voxelPoint) {
 	}
 }
 
-// writeSparse writes one row of the sparse layout.
+// writeSparse writes row i of the sparse layout: one cell, with the given points.
 func (op *VoxelOp) writeSparse(i int, points []voxelPoint) {
 	b, x, y, z := op.unflatten(points[0].flat)
 	for j, v := range [4]int{b, x, y, z} {
@@ -178,6 +178,7 @@ func (op *VoxelOp) writeSparse(i int, points []voxelPoint) {
 	}
 }
 
+// unflatten returns the batch entry and the cell of a flat index.
 func (op *VoxelOp) unflatten(flat int64) (b, x, y, z int) {
 	f := int(flat)
 	z = f % op.Grid[2]
@@ -229,7 +230,8 @@ func (op *VoxelOp) reduceChannel(points []voxelPoint, c int) float64 {
 	return sum
 }
 
-// Order returns an integer that sorts as the float x does, with -0 < +0. x must not be NaN.
+// Order returns an integer that sorts as the float x does, with -0 < +0. It flips all bits of a
+// negative number, and the sign bit of a positive one. x must not be NaN.
 func Order(x float32) uint32 {
 	b := math.Float32bits(x)
 	return b ^ (uint32(int32(b)>>31) | 1<<31)

@@ -26,6 +26,8 @@ func zeros(dt robocache.DType, shape ...int) *Tensor {
 	return t
 }
 
+// grid returns an operation with a dense result on a grid of cells of size 1. If the options are
+// invalid, there is no result.
 func grid(points Tensor, mode VoxelMode, g ...int) *VoxelOp {
 	op := &VoxelOp{
 		Points: points,

@@ -24,7 +24,8 @@ func (r *Rule) angleLow() float64 {
 // prevent the compiler from fusing products into sums, because the bits must not depend on GOAMD64
 // or GOARCH.
 
-// angleRow blends the short way around the circle, and wraps the result into [lo, lo+period).
+// angleRow computes row i under the mode angle. It blends samples a and b at weight w the short way
+// around the circle, and wraps the result into [lo, lo+period).
 func (r *resampleRun) angleRow(i, a, b int, w float64) {
 	period := r.opt.Rule.anglePeriod()
 	lo := r.opt.Rule.angleLow()
@@ -62,7 +63,7 @@ func remainder(x, period float64) float64 {
 	return math.Remainder(x, period)
 }
 
-// meanRow averages samples a … b-1: it sums in index order and divides once.
+// meanRow computes row i as the mean of samples a … b-1: it sums in index order and divides once.
 func (r *resampleRun) meanRow(i, a, b int) {
 	for col := 0; col < r.dst.Cols; col += tile {
 		n := min(tile, r.dst.Cols-col)
@@ -81,7 +82,8 @@ func (r *resampleRun) meanRow(i, a, b int) {
 	}
 }
 
-// slerpRow blends quaternions and other rotations. Other channels are linear.
+// slerpRow computes row i under the mode slerp, from samples a and b at weight w. It blends
+// quaternions and other rotations; other channels are linear.
 func (r *resampleRun) slerpRow(i, a, b int, w float64) {
 	if r.opt.Rule.Quats == nil && r.opt.Rule.Rotations == nil {
 		for c := 0; c < r.dst.Cols; c += 4 {
@@ -125,6 +127,8 @@ func (r *resampleRun) isRotationColumn(col int) bool {
 	return false
 }
 
+// blendQuat computes one quaternion of row i from samples a and b at weight w. If the quaternion
+// cannot be blended, it becomes NaN and the row is invalid (kernel.K6).
 func (r *resampleRun) blendQuat(i, a, b int, w float64, channels [4]int) {
 	var q0, q1 [4]float64
 	for j, c := range channels {
@@ -141,6 +145,8 @@ func (r *resampleRun) blendQuat(i, a, b int, w float64, channels [4]int) {
 	}
 }
 
+// slerpQuats returns the spherical blend of two quaternions, which need not be normalized. It turns
+// the short way. ok is false and the result is NaN if a norm is zero or not finite.
 func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 	n0, n1 := quatNorm(q0), quatNorm(q1)
 	if !(n0 > 0 && n1 > 0) || math.IsInf(n0, 0) || math.IsInf(n1, 0) {
@@ -158,14 +164,14 @@ func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 			q1[j] = -q1[j]
 		}
 	}
-	var less, more [4]float64
+	var difference, sum [4]float64
 	for j := range q0 {
-		less[j] = q0[j] - q1[j]
-		more[j] = q0[j] + q1[j]
+		difference[j] = q0[j] - q1[j]
+		sum[j] = q0[j] + q1[j]
 	}
 	// Near 0, atan2 of the two lengths is precise, but acos(dot) is not.
-	th := 2 * math.Atan2(quatNorm(less), quatNorm(more))
-	if th < 1e-6 {
+	th := 2 * math.Atan2(quatNorm(difference), quatNorm(sum))
+	if th < 1e-6 { // a linear blend, because sin(th) would be too small to divide by
 		for j := range q {
 			q[j] = float64((1-w)*q0[j]) + float64(w*q1[j])
 		}
@@ -184,6 +190,7 @@ func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 	return q, true
 }
 
+// quatNorm returns the norm of a quaternion.
 func quatNorm(q [4]float64) float64 {
 	var s float64
 	for _, x := range q {
@@ -231,6 +238,8 @@ func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
 	return nil
 }
 
+// alignSigns negates each quaternion of the view whose dot product with the one in the previous row
+// is negative.
 func (m *Matrix) alignSigns(channels [4]int) {
 	size := m.DType.Size()
 	var before, q [4]float64
@@ -242,7 +251,7 @@ func (m *Matrix) alignSigns(channels [4]int) {
 		}
 		if i > 0 && dot < 0 {
 			for j, c := range channels {
-				m.Data[m.byteOffset(i, c)+size-1] ^= 0x80
+				m.Data[m.byteOffset(i, c)+size-1] ^= 0x80 // flip the sign bit
 				q[j] = -q[j]
 			}
 		}

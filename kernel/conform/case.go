@@ -39,6 +39,7 @@ type sourceMatrix struct {
 	cols int
 }
 
+// UnmarshalJSON reads the memory of the matrix and its layout, which are fields of one object.
 func (m *sourceMatrix) UnmarshalJSON(b []byte) error {
 	var l struct {
 		Rows      int `json:"rows"`

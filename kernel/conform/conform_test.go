@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// TestReference runs all vectors on the reference.
 func TestReference(t *testing.T) {
 	ran, failures := Run(kernel.Reference{})
 	if ran < 500 {
@@ -28,6 +29,7 @@ func TestReference(t *testing.T) {
 // wrong changes the lowest bit of the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
+// Run implements kernel.Backend.
 func (w wrong) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)
 	if f, ok := op.(*kernel.FuseOp); ok && f.Out.DType == robocache.Float32 && len(f.Out.Data) > 0 {

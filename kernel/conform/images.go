@@ -103,6 +103,8 @@ func applyTable(b []byte, table []float32, channelsLast bool) []byte {
 	return out
 }
 
+// imagePart returns the part of the case with a blank result, and the expected bytes. It returns an
+// error if the draw differs from that of the case.
 func (c *imageCase) imagePart() (p kernel.ImagePart, want []byte, err error) {
 	a := kernel.ImageAugment{
 		Seed:       c.Seed,

@@ -26,6 +26,7 @@ type opCase struct {
 	Error    *ExpectedError `json:"error"`
 }
 
+// opSeries is one stream of an opCase.
 type opSeries struct {
 	ruleOptions
 	Name       string      `json:"name"`
@@ -38,6 +39,7 @@ type opSeries struct {
 	Epilogue   *opEpilogue `json:"epilogue"`
 }
 
+// opEpilogue is the epilogue of a stream.
 type opEpilogue struct {
 	Unit bool `json:"unit"`
 	Norm *struct {
@@ -58,6 +60,7 @@ type opEpilogue struct {
 	} `json:"augment"`
 }
 
+// runCase runs the case on the back end and compares the results.
 func (c *opCase) runCase(b kernel.Backend) error {
 	run := map[string]func(b kernel.Backend) error{"fuse": c.runFuse, "fuse_grad": c.runGrad}[c.Op]
 	err := run(b)
@@ -70,10 +73,12 @@ func (c *opCase) runCase(b kernel.Backend) error {
 	return nil
 }
 
+// hasContinuous reports whether a stream of the case has continuous signs.
 func (c *opCase) hasContinuous() bool {
 	return slices.ContainsFunc(c.Series, func(s opSeries) bool { return s.Continuous })
 }
 
+// kernelSeries returns the stream as an argument of an operation.
 func (s *opSeries) kernelSeries() kernel.Series {
 	out := kernel.Series{
 		Name:    s.Name,
@@ -117,12 +122,15 @@ func (s *opSeries) kernelSeries() kernel.Series {
 	return out
 }
 
+// clocks maps the clock of a case to the constant of package kernel.
 var clocks = map[string]kernel.Clock{
 	"":         kernel.Nanoseconds,
 	"ns":       kernel.Nanoseconds,
 	"as_given": kernel.AsGiven,
 }
 
+// runFuse runs a FuseOp. Under the clock Nanoseconds it then computes the same rows with an
+// ApplyOp.
 func (c *opCase) runFuse(b kernel.Backend) error {
 	op := &kernel.FuseOp{
 		Targets:  kernel.Tensor(c.Targets),
@@ -130,7 +138,7 @@ func (c *opCase) runFuse(b kernel.Backend) error {
 		Clock:    clocks[c.Clock],
 		Epsilon:  float64(c.Epsilon),
 		Validate: true,
-		Counts:   Int64s(7, 1<<40),
+		Counts:   Int64s(7, 1<<40), // a back end must add to these numbers
 	}
 	for i := range c.Series {
 		op.Series = append(op.Series, c.Series[i].kernelSeries())
@@ -222,6 +230,7 @@ func entryView(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	return v
 }
 
+// runGrad runs a FuseGradOp.
 func (c *opCase) runGrad(b kernel.Backend) error {
 	op := &kernel.FuseGradOp{
 		Targets: kernel.Tensor(c.Targets),

@@ -41,8 +41,9 @@ type hourCase struct {
 	SHA256     string      `json:"sha256"`
 }
 
+// runCase generates the stream, resamples it and compares the digest of the result.
 func (c *hourCase) runCase(b kernel.Backend) error {
-	grid := func(rate int64) []int64 {
+	grid := func(rate int64) []int64 { // times k/rate in ns, rounded half up
 		out := make([]int64, rate*c.Seconds+1)
 		for k := range out {
 			out[k] = (2*int64(k)*1e9 + rate) / (2 * rate)
@@ -79,6 +80,8 @@ func (c *hourCase) runCase(b kernel.Backend) error {
 	return checkDigest(c.SHA256, out.Data, valid.Data)
 }
 
+// runCase generates the operation, runs it and compares the digest of the result. The order of the
+// random numbers is part of the vector.
 func (c *largeCase) runCase(b kernel.Backend) error {
 	state := c.Seed
 	op := &kernel.FuseOp{Validate: true}

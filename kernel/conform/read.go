@@ -32,18 +32,21 @@ type (
 	tensor   kernel.Tensor
 )
 
+// UnmarshalText reads the hexadecimal bits of a float32.
 func (x *bits32) UnmarshalText(b []byte) error {
 	u, err := strconv.ParseUint(string(b), 16, 32)
 	*x = bits32(math.Float32frombits(uint32(u)))
 	return err
 }
 
+// UnmarshalText reads the hexadecimal bits of a float64.
 func (x *bits64) UnmarshalText(b []byte) error {
 	u, err := strconv.ParseUint(string(b), 16, 64)
 	*x = bits64(math.Float64frombits(u))
 	return err
 }
 
+// UnmarshalJSON reads a list of hexadecimal float32 bits.
 func (x *numbers) UnmarshalJSON(b []byte) error {
 	var all []bits32
 	err := json.Unmarshal(b, &all)
@@ -53,6 +56,7 @@ func (x *numbers) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// UnmarshalJSON reads a list of integers. An empty list is not nil.
 func (x *integers) UnmarshalJSON(b []byte) error {
 	var all []json.Number
 	err := json.Unmarshal(b, &all)
@@ -73,6 +77,8 @@ func (x integers) indexTensor() *kernel.Tensor {
 	return Int64s(x...)
 }
 
+// UnmarshalJSON reads a tensorLayout. Elements are stored in hexadecimal, most significant byte
+// first.
 func (t *tensor) UnmarshalJSON(b []byte) error {
 	var a tensorLayout
 	err := json.Unmarshal(b, &a)
@@ -98,6 +104,7 @@ type ruleOptions struct {
 	Lo     *bits64     `json:"lo"`
 }
 
+// kernelRule returns the options as a Rule.
 func (o *ruleOptions) kernelRule() kernel.Rule {
 	return kernel.Rule{
 		Mode:   o.Mode,

@@ -41,9 +41,11 @@ type caseName struct {
 	Name string `json:"name"`
 }
 
+// title returns the name of the case, for errors.
 func (n *caseName) title() string { return n.Name }
 
-// runFile runs the vectors of a file.
+// runFile runs all vectors of a file, which have type C, and adds the results to the suite. V is
+// *C.
 func runFile[C any, V interface {
 	*C
 	title() string
@@ -55,17 +57,14 @@ func runFile[C any, V interface {
 	}
 	for i := range cases {
 		s.ran++
-		if err := func() error {
-			return V(&cases[i]).runCase(s.backend)
-		}(); err != nil {
-			s.failures = append(
-				s.failures,
-				fmt.Errorf("%s: %s: %w", file, V(&cases[i]).title(), err),
-			)
+		c := V(&cases[i])
+		if err := c.runCase(s.backend); err != nil {
+			s.failures = append(s.failures, fmt.Errorf("%s: %s: %w", file, c.title(), err))
 		}
 	}
 }
 
+// loadCases reads the vectors of a file in testdata/vectors.
 func loadCases[C any](file string) ([]C, error) {
 	raw, err := kernel.Vectors.ReadFile(path.Join("testdata/vectors", file))
 	var f struct{ Cases []C }
@@ -96,6 +95,8 @@ type ExpectedError struct {
 	Phrase string `json:"phrase"`
 }
 
+// classes maps the class of an ExpectedError to the error of package robocache. Files use a short
+// or a long name.
 var classes = map[string]error{
 	"misuse":                           robocache.ErrMisuse,
 	"malformed":                        robocache.ErrMalformed,

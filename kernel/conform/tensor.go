@@ -81,7 +81,7 @@ func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	}
 }
 
-// Word returns the bits of an element.
+// Word returns the bits of an element that is stored in little-endian order.
 func Word(b []byte) (u uint64) {
 	for i := len(b) - 1; i >= 0; i-- {
 		u = u<<8 | uint64(b[i])
@@ -90,7 +90,7 @@ func Word(b []byte) (u uint64) {
 }
 
 // Near reports whether two elements are equal: the same bits, both NaN, or apart by at most slack
-// or one step of the type.
+// or one step of the type. If slack is 0, other bits are never equal.
 func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	if a == b || IsNaN(a, dt) && IsNaN(b, dt) {
 		return true
@@ -101,6 +101,7 @@ func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	return math.Abs(decodeFloat(a, dt)-decodeFloat(b, dt)) <= slack || stepsApart(a, b, dt) <= 1
 }
 
+// decodeFloat returns the value of a floating-point element with the bits u.
 func decodeFloat(u uint64, dt robocache.DType) float64 {
 	switch dt {
 	case robocache.Float64:
@@ -134,7 +135,7 @@ func stepsApart(a, b uint64, dt robocache.DType) int64 {
 		return 0
 	}
 	width := 8 * dt.Size()
-	line := func(u uint64) int64 {
+	line := func(u uint64) int64 { // number of steps from 0
 		if u>>(width-1) != 0 {
 			return -int64(u &^ (1 << (width - 1)))
 		}
@@ -167,7 +168,7 @@ func expectElements(
 		w := want[i]
 		got := Word(t.Data[o : o+size])
 		i++
-		u, bad := strconv.ParseUint(w, 16, 64)
+		u, bad := strconv.ParseUint(w, 16, 64) // "nan" is no number
 		if bad == nil && u == got || w == "nan" && IsNaN(got, t.DType) {
 			return nil
 		}

@@ -58,21 +58,19 @@ func RunVoxels(b kernel.Backend) (ran int, failures []error) {
 	return s.ran, s.failures
 }
 
+// runCase runs the case on the back end and compares the results.
 func (c *spaceCase) runCase(b kernel.Backend) error {
 	return map[string]func(b kernel.Backend) error{
 		"voxelize":  c.runVoxelize,
 		"unproject": c.runUnproject,
 		"integrate": c.runIntegrate,
-	}[c.Op](
-		b,
-	)
+	}[c.Op](b)
 }
 
+// runVoxelize runs a VoxelOp. The result is sparse if the case has a capacity.
 func (c *spaceCase) runVoxelize(b kernel.Backend) error {
 	op := &kernel.VoxelOp{
-		Points: kernel.Tensor(
-			c.Points,
-		),
+		Points:   kernel.Tensor(c.Points),
 		Features: (*kernel.Tensor)(c.Features),
 		Lengths:  c.Lengths.indexTensor(),
 		Offsets:  c.Offsets.indexTensor(),
@@ -143,6 +141,7 @@ func (c *spaceCase) compareVoxels(op *kernel.VoxelOp) error {
 	return expectElements("rows", op.Rows, c.Rows, nil)
 }
 
+// runUnproject runs a DepthOp.
 func (c *spaceCase) runUnproject(b kernel.Backend) error {
 	op := &kernel.DepthOp{
 		Depth:  kernel.Tensor(c.Depth),
@@ -174,19 +173,16 @@ func (c *spaceCase) runUnproject(b kernel.Backend) error {
 	return nil
 }
 
+// runIntegrate runs a TSDFOp, which updates value and weight in place.
 func (c *spaceCase) runIntegrate(b kernel.Backend) error {
 	op := &kernel.TSDFOp{
-		Depth: kernel.Tensor(
-			c.Depth,
-		),
-		Camera: [4]float32(c.Camera),
-		Scale:  float32(c.Scale),
-		View:   [12]float32(c.View),
-		Min:    [3]float32(c.Min),
-		Size:   [3]float32(c.Size),
-		Truncate: float32(
-			c.Truncate,
-		),
+		Depth:     kernel.Tensor(c.Depth),
+		Camera:    [4]float32(c.Camera),
+		Scale:     float32(c.Scale),
+		View:      [12]float32(c.View),
+		Min:       [3]float32(c.Min),
+		Size:      [3]float32(c.Size),
+		Truncate:  float32(c.Truncate),
 		MaxWeight: float32(c.MaxWeight),
 		Value:     kernel.Tensor(c.Value),
 		Weight:    kernel.Tensor(c.Weight),

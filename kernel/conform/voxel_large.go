@@ -110,6 +110,7 @@ func (c *largeVoxels) runCase(b kernel.Backend) error {
 	return nil
 }
 
+// runOnce runs the operation once and compares its counts and the digest of its results.
 func (c *largeVoxels) runOnce(b kernel.Backend) error {
 	op, err := c.newOp()
 	if err != nil {

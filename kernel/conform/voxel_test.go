@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// TestReferenceVoxels runs the vectors of voxels, depth images and TSDF on the reference.
 func TestReferenceVoxels(t *testing.T) {
 	ran, failures := RunVoxels(kernel.Reference{})
 	if ran < 300 {
@@ -25,6 +26,7 @@ func TestReferenceVoxels(t *testing.T) {
 // wrongSpace changes one bit of each result.
 type wrongSpace struct{ kernel.Reference }
 
+// Run implements kernel.Backend.
 func (w wrongSpace) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)
 	switch op := op.(type) {

@@ -37,6 +37,7 @@ type partPiece struct{ part, from, to, left, right int }
 
 var applyPool = sync.Pool{New: func() any { return new(applyRun) }}
 
+// release drops the references to the operation and returns c to the pool.
 func (c *applyRun) release() {
 	for i := range c.streams {
 		c.streams[i].forgetCaller()
@@ -45,6 +46,7 @@ func (c *applyRun) release() {
 	applyPool.Put(c)
 }
 
+// prepareParts chooses the kernel of each part and cuts the parts into pieces.
 func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
 	c.op = op
 	c.bytes = 0
@@ -70,19 +72,19 @@ func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
 }
 
 // splitPart cuts a part into pieces. It cuts by rows, and also by columns if the rows are few and
-// long (images).
+// long (images). row is the number of bytes that a row reads and writes.
 func (c *applyRun) splitPart(part, rows, cols, row, threads int) {
 	s := &c.streams[part]
 	if rows == 0 || cols == 0 && c.op.Parts[part].Kind == nil {
 		return
 	}
-	most := max(1, rows*row/pieceBytes)
-	height, width := rows, cols
+	most := max(1, rows*row/pieceBytes) // most pieces that the part justifies
+	height, width := rows, cols         // of a piece
 	if threads > 1 && s.epilogue.Augment == nil {
 		height = max(1, (rows+most-1)/most)
 		// A row must stay on one thread if its validity is requested or if slerp may leave it to
 		// the reference.
-		wide := most / rows
+		wide := most / rows // pieces per row
 		usesKernel := s.kernel != nil && !s.referenceOnly && s.infinityBits == 0
 		canCut := s.minRows == 0 && c.op.Parts[part].Valid == nil
 		if wide > 1 && usesKernel && canCut {
@@ -99,13 +101,15 @@ func (c *applyRun) splitPart(part, rows, cols, row, threads int) {
 	}
 }
 
+// beginWorker implements task. Nothing is kept from piece to piece.
 func (c *applyRun) beginWorker(*worker) {}
 
+// runUnit computes piece u. It returns false if the plan is invalid.
 func (c *applyRun) runUnit(w *worker, u int) bool {
 	k := &c.pieces[u]
 	p := &c.op.Parts[k.part]
 	s := &c.streams[k.part]
-	size := rowsPerPlan
+	size := rowsPerPlan // rows per plan; augmentation needs all rows in one plan
 	var samples []int64
 	if a := p.Epilogue.Augment; a != nil {
 		size = k.to - k.from

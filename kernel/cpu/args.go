@@ -33,7 +33,8 @@ func (a *rowArgs) maxLimit() uint16 {
 	return m
 }
 
-// searchArgs holds the arguments of bracket. gen/plan.go has the offsets of the fields.
+// searchArgs holds the arguments of findIntervals and of the assembly kernel bracket. gen/plan.go
+// has the offsets of the fields.
 type searchArgs struct {
 	timestamps  *int64
 	last        int // index of the last timestamp; at least 3

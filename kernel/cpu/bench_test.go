@@ -18,6 +18,7 @@ type shape struct {
 	mode       kernel.Mode
 }
 
+// shapes are the workloads of the benchmarks.
 var shapes = []shape{
 	{256, 100, 50, 32, robocache.Float32, kernel.Linear},
 	{32, 500, 256, 256, robocache.Float32, kernel.Linear},
@@ -34,6 +35,7 @@ var shapes = []shape{
 	{256, 100, 50, 32, robocache.Float32, kernel.Nearest},
 }
 
+// String returns the name of the workload.
 func (s shape) String() string {
 	return fmt.Sprintf("%d×%d→%d×%d %v %v", s.b, s.s, s.t, s.d, s.dtype, s.mode)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
+// TestConform runs all vectors on one and on several threads.
 func TestConform(t *testing.T) {
 	for _, threads := range []int{3, 1} {
 		if threads == 1 && testing.Short() {

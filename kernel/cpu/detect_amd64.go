@@ -14,6 +14,7 @@ var hasVectors = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && cpu.X86
 // instructions names the instructions that blend rows; "" means plain Go.
 var instructions = ""
 
+// init sets instructions, which has a constant value on other architectures.
 func init() {
 	if hasVectors {
 		instructions = "AVX2, FMA, F16C"
@@ -28,7 +29,8 @@ func isSorted(s []int64) bool {
 	return sorted(&s[0], len(s))
 }
 
-// findIntervals runs bracket if possible, and bracketGo for the remaining rows.
+// findIntervals runs the assembly kernel bracket if possible, and bracketGo for the remaining rows.
+// It returns the number of rows before the first one whose interval it cannot find.
 func findIntervals(a *searchArgs) int {
 	n := 0
 	if hasVectors {
@@ -52,7 +54,8 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	return nil
 }
 
-// flattenPoints runs flattenRows if possible, and flattenGo for the remaining points.
+// flattenPoints runs flattenRows on the first multiple of 8 points if possible, and flattenGo on
+// the others. It returns the number of points inside the grid.
 func flattenPoints(out []int64, p []float32, g *lattice) int {
 	n := 0
 	if hasVectors {

@@ -46,7 +46,8 @@ type fuseRun struct {
 	targets     clockView
 	streams     []stream
 	clocks      []sharedClock
-	// each entry must be computed in one piece, because augmentation counts its rows
+	// wholeEntries means that each entry must be computed in one piece, because augmentation counts
+	// its rows.
 	wholeEntries bool
 	planOnly     bool // only compute and check the plans, without computing rows
 	bytes        int  // number of bytes read and written
@@ -66,6 +67,7 @@ type sharedClock struct {
 
 var fusePool = sync.Pool{New: func() any { return new(fuseRun) }}
 
+// release drops the references to the operation and returns c to the pool.
 func (c *fuseRun) release() {
 	for i := range c.streams {
 		c.streams[i].forgetCaller()
@@ -79,6 +81,7 @@ func (c *fuseRun) release() {
 	fusePool.Put(c)
 }
 
+// prepareStreams chooses the kernel of each stream and groups the streams by clock.
 func (c *fuseRun) prepareStreams(op *kernel.FuseOp) {
 	c.op = op
 	c.batch = op.Out.Shape[0]
@@ -131,6 +134,8 @@ func (c *fuseRun) addClock(s *kernel.Series, i int) {
 	o.shared = s.Lengths == nil && s.Offsets == nil && o.times.batch == 0 && c.targets.batch == 0
 }
 
+// sameClock reports whether two streams have the same timestamps and the same time rule, so that
+// one plan is right for both.
 func sameClock(a, b *kernel.Series) bool {
 	r, q := &a.Rule, &b.Rule
 	sameEntries := a.Lengths == b.Lengths && a.Offsets == b.Offsets
@@ -139,6 +144,7 @@ func sameClock(a, b *kernel.Series) bool {
 	return sameEntries && sameMode && sameWindow && sameTensor(&a.Times, &b.Times)
 }
 
+// sameTensor reports whether two tensors are the same view of the same memory.
 func sameTensor(a, b *kernel.Tensor) bool {
 	if unsafe.SliceData(a.Data) != unsafe.SliceData(b.Data) || a.Base != b.Base ||
 		a.DType != b.DType ||
@@ -193,6 +199,7 @@ func resizeSlice[T any](s []T, n int) []T {
 // exactly.
 const maxSpan = 1<<52 - 1
 
+// gapLimit returns the longest interval between samples in which the vector kernels may find a row.
 func gapLimit(rule *kernel.Rule) int64 {
 	if rule.MaxGap == 0 {
 		return maxSpan
@@ -200,4 +207,5 @@ func gapLimit(rule *kernel.Rule) int64 {
 	return min(rule.MaxGap, maxSpan)
 }
 
+// inRange reports whether t is a legal time in ns (kernel.K13).
 func inRange(t int64) bool { return t > -kernel.MaxTime && t < kernel.MaxTime }

@@ -8,12 +8,14 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// TestImages compares augmented images with the reference.
 func TestImages(t *testing.T) {
 	if err := sweep.Images(kernel.Reference{}, New(3), 1, 60); err != nil {
 		t.Error(err)
 	}
 }
 
+// BenchmarkAugmentImage measures one image per iteration, on one thread.
 func BenchmarkAugmentImage(b *testing.B) {
 	const h, w = 224, 224
 	src, dst := make([]byte, 3*256*256), make([]byte, 3*h*w)

@@ -22,6 +22,8 @@ var lerpKernels = map[[2]robocache.DType][forms]func(*rowArgs){
 	{robocache.Float64, robocache.Float32}:   {lerpWide[float32]},
 }
 
+// lerpKernel returns the kernel that blends rows of type src into type dst, or nil if there is
+// none.
 func lerpKernel(src, dst robocache.DType, f kernelForm) func(*rowArgs) {
 	if instructions == "" {
 		return nil

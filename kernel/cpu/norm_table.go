@@ -12,8 +12,8 @@ type normTable struct {
 	a, b  []float32
 	size  int  // number of columns of a block; 0 = no table
 	whole bool // the table is as long as a row
-	// number of columns that share an entry, if blocks end where an entry ends; 0 = all blocks use
-	// the same table
+	// plane is the number of columns of a channel, if each channel has its own block of the table.
+	// It is 0 if all blocks of columns use the same table.
 	plane    int
 	channels int
 }
@@ -32,27 +32,30 @@ func (t *normTable) columnBlock(c, n int) (cols, entry int) {
 	return min(n, t.size, t.plane-c%t.plane), c / t.plane % t.channels * t.size
 }
 
+// fillTable chooses the size of the table for rows of cols columns and fills it. A short row has a
+// table of its own length. A longer row uses a shorter table several times, if its channels allow
+// it.
 func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	plane := max(e.Plane, 1)
 	channels := 1
 	if e.Norm != nil {
 		channels = max(len(e.Norm.A), 1)
 	}
-	period := plane * channels
+	period := plane * channels // number of columns after which the entries repeat
 	if e.Norm == nil {
 		period = 1
 	}
 	*t = normTable{a: t.a, b: t.b}
 	switch {
-	case cols <= blockCols:
+	case cols <= blockCols: // one entry for each column
 		t.size, t.whole = cols, true
-	case period <= blockCols:
+	case period <= blockCols: // whole periods, which repeat along the row
 		t.size = blockCols / period * period
-	case plane >= 64:
+	case plane >= 64: // a block for each channel, because a plane has one channel only
 		t.size = min(plane, blockCols)
 		t.plane = plane
 		t.channels = channels
-	default:
+	default: // one entry for each column of a long row
 		t.size, t.whole = cols, true
 	}
 	n := t.size
@@ -61,7 +64,7 @@ func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	}
 	t.a, t.b = resizeSlice(t.a, n), resizeSlice(t.b, n)
 	for i := range n {
-		k := i / plane % channels
+		k := i / plane % channels // channel of entry i
 		if t.plane > 0 {
 			k = i / t.size
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// resizePlan sets the number of rows of the worker's plan. The contents of the rows are undefined.
 func (w *worker) resizePlan(n int) {
 	p := &w.plan
 	p.Kind = resizeSlice(p.Kind, n)
@@ -15,13 +16,14 @@ func (w *worker) resizePlan(n int) {
 	p.Valid = resizeSlice(p.Valid, n)
 }
 
-// These are the initial values of rows that bracket finds.
+// These are the values that finishFound and loadPlan copy into plans.
 var (
 	blendKinds = repeatKind(kernel.Blend)
 	copyKinds  = repeatKind(kernel.Copy)
 	validOnes  = bytes.Repeat([]byte{1}, rowsPerPlan)
 )
 
+// repeatKind returns rowsPerPlan copies of k.
 func repeatKind(k kernel.Kind) []kernel.Kind {
 	s := make([]kernel.Kind, rowsPerPlan)
 	for i := range s {
@@ -38,8 +40,9 @@ func setAll[T any](dst, from []T) {
 	}
 }
 
-// planRows plans targets t … t+n-1. The search finds the rows inside the data; the reference
-// decides the others.
+// planRows writes the plan of targets t … t+n-1 into the worker. findIntervals finds the rows
+// inside the data; the reference decides the others. planRows returns false if the reference
+// returns an error.
 func (w *worker) planRows(
 	rule *kernel.Rule,
 	src, to *timestamps,
@@ -53,7 +56,7 @@ func (w *worker) planRows(
 		if p.FillAsGiven(src.seconds, to.seconds[t:t+n], rule, epsilon) != nil {
 			return false
 		}
-		w.notePlain(0, n, true)
+		w.updateAllPlain(0, n, true)
 		return true
 	}
 	p.Mode = rule.Mode
@@ -65,7 +68,7 @@ func (w *worker) planRows(
 		return w.planSlow(rule, s, targets, 0, n)
 	}
 	a := &w.search
-	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
+	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0]) // average rows per nanosecond
 	*a = searchArgs{
 		timestamps: &s[0],
 		last:       len(s) - 1,
@@ -73,12 +76,14 @@ func (w *worker) planRows(
 		start:      s[0],
 		rate:       rate,
 	}
+	// chunk is the number of rows that the reference plans when findIntervals stops. It doubles
+	// while findIntervals finds few rows.
 	chunk := 4
 	for i := 0; i < n; {
 		a.targets = &targets[i]
 		a.rows = n - i
 		a.left, a.right, a.weight = &p.Left[i], &p.Right[i], &p.Weight[i]
-		k := findIntervals(a)
+		k := findIntervals(a) // number of rows found before the first that it cannot decide
 		w.finishFound(rule, s, targets, i, i+k)
 		i += k
 		if i == n {
@@ -122,8 +127,9 @@ func localRate(s []int64, i int) float64 {
 	return 0
 }
 
-// planOutside plans rows from i on that lie before the first timestamp or at or after the last one.
-// It returns the number of rows. The reference plans extrapolation and errors.
+// planOutside plans consecutive rows from i on whose targets lie before the first timestamp, or at
+// or after the last one. It returns the number of these rows, and 0 under policies that only the
+// reference plans: extrapolation and errors.
 func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 	if rule.Edge > kernel.Mask {
 		return 0
@@ -131,36 +137,38 @@ func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 	p := &w.plan
 	n := len(s)
 	from := i
-	kind := kernel.Copy
+	kindOutside := kernel.Copy
 	first := s[0]
 	last := s[n-1]
 	if rule.Edge == kernel.Mask {
-		kind = kernel.Zero
+		kindOutside = kernel.Zero
 	}
 	for ; i < len(targets); i++ {
 		t := targets[i]
 		if t >= first && t < last || !inRange(t) {
 			break
 		}
-		k := kind
-		edge := int32(0)
+		kind := kindOutside
+		sample := int32(0) // the nearest one
 		valid := uint8(0)
 		if t >= last {
-			edge = int32(n - 1)
+			sample = int32(n - 1)
 		}
-		if t == last {
-			k = kernel.Copy
+		if t == last { // inside the data: an exact hit
+			kind = kernel.Copy
 			valid = 1
 		}
-		if k == kernel.Zero {
-			edge, w.allPlain = 0, false
+		if kind == kernel.Zero {
+			sample, w.allPlain = 0, false
 		}
-		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i], p.Valid[i] = k, edge, edge, 0, valid
+		p.Kind[i], p.Left[i], p.Right[i] = kind, sample, sample
+		p.Weight[i], p.Valid[i] = 0, valid
 	}
 	return i - from
 }
 
-// planSlow plans rows from … to-1 with the reference.
+// planSlow plans rows from … to-1 with the reference, into the same slices. s are the timestamps.
+// It returns false if the reference returns an error.
 func (w *worker) planSlow(rule *kernel.Rule, s, targets []int64, from, to int) bool {
 	p := &w.plan
 	part := kernel.Plan{
@@ -173,13 +181,13 @@ func (w *worker) planSlow(rule *kernel.Rule, s, targets []int64, from, to int) b
 	if part.Fill(s, targets[from:to], rule) != nil {
 		return false
 	}
-	w.notePlain(from, to, from == 0)
+	w.updateAllPlain(from, to, from == 0)
 	return true
 }
 
-// notePlain updates allPlain for rows from … to-1. If first is set, these are the first rows of the
-// plan.
-func (w *worker) notePlain(from, to int, first bool) {
+// updateAllPlain clears allPlain if one of rows from … to-1 is neither copied nor blended. If first
+// is set, these are the first rows of the plan, and allPlain is set before.
+func (w *worker) updateAllPlain(from, to int, first bool) {
 	if first {
 		w.allPlain = true
 	}
@@ -190,7 +198,8 @@ func (w *worker) notePlain(from, to int, first bool) {
 	}
 }
 
-// finishFound completes rows that bracket found: between two samples or on one, and not in a gap.
+// finishFound completes rows from … to-1, for which findIntervals has set left, right and weight.
+// Their targets lie between two samples or on one, and not in a gap.
 func (w *worker) finishFound(rule *kernel.Rule, s, targets []int64, from, to int) {
 	p := &w.plan
 	setAll(p.Valid[from:to], validOnes)
@@ -205,7 +214,7 @@ func (w *worker) finishFound(rule *kernel.Rule, s, targets []int64, from, to int
 	switch rule.Mode {
 	case kernel.Next:
 		for i := range left {
-			if weight[i] != 0 {
+			if weight[i] != 0 { // weight 0 is an exact hit
 				left[i]++
 			}
 		}

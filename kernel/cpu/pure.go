@@ -46,8 +46,9 @@ func sortedGo(s []int64) bool {
 	return true
 }
 
-// bracketGo is bracket in plain Go, one row at a time, starting at row n. It adds up and down
-// instead of branching, because the processor cannot predict the branches.
+// bracketGo is the assembly kernel bracket in plain Go, one row at a time, starting at row n. It
+// returns the first row whose interval it cannot find. It adds up and down instead of branching,
+// because the processor cannot predict the branches.
 func bracketGo(a *searchArgs, n int) int {
 	at := func(k int) *[2]int64 {
 		return (*[2]int64)(unsafe.Add(
@@ -61,6 +62,7 @@ func bracketGo(a *searchArgs, n int) int {
 	weight := unsafe.Slice(a.weight, a.rows)
 	for ; n < len(targets); n++ {
 		t := targets[n]
+		// The guess g must be right to within one interval; otherwise the check below fails.
 		g := math.FMA(float64(t-a.start), a.rate, a.first)
 		k := 1
 		if g > 1 {
@@ -79,7 +81,7 @@ func bracketGo(a *searchArgs, n int) int {
 		s = at(k)
 		num := t - s[0]
 		den := s[1] - s[0]
-		if uint64(num) >= uint64(den) || den > a.maxGap {
+		if uint64(num) >= uint64(den) || den > a.maxGap { // a negative num is large as uint64
 			break
 		}
 		left[n] = int32(k)

@@ -14,8 +14,9 @@ type region struct {
 	left, right int // columns left … right-1 are computed
 }
 
-// makeRows computes the planned rows of one stream and returns their validity. It returns false if
-// kernel.Resample returns an error.
+// makeRows computes the planned rows of one stream and returns their validity. It splits the plan
+// into runs of rows: zero rows, and rows for the kernel. It returns false if kernel.Resample
+// returns an error.
 func (w *worker) makeRows(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	n := len(p.Kind)
@@ -33,11 +34,11 @@ func (w *worker) makeRows(s *stream, at region, samples []int64) ([]uint8, bool)
 	w.args = s.args
 	valid := p.Valid
 	if s.minRows > 0 {
-		// a copy, because other streams may use the same plan
+		// The kernel writes to valid. It gets a copy, because other streams may use the plan.
 		w.valid = append(w.valid[:0], valid...)
 		valid = w.valid
 	}
-	peak := uint16(0)
+	peak := uint16(0) // largest magnitude of a 16-bit result
 	for i := 0; i < n; {
 		j := n
 		zero := false
@@ -70,7 +71,8 @@ func (w *worker) makeRows(s *stream, at region, samples []int64) ([]uint8, bool)
 	return valid, true
 }
 
-// redoLeftRows computes those of rows from … to-1 that the kernel left to the reference.
+// redoLeftRows computes those of rows from … to-1 that the kernel left to the reference (validity
+// 2). It returns false if kernel.Resample returns an error.
 func (w *worker) redoLeftRows(s *stream, at region, valid []uint8, from, to int) bool {
 	for i := from; i < to; i++ {
 		if valid[i] == 2 && !w.shortRows(s, at, valid, i, i+1) {
@@ -81,7 +83,7 @@ func (w *worker) redoLeftRows(s *stream, at region, valid []uint8, from, to int)
 }
 
 // shortRows computes rows from … to-1 with kernel.Resample, because they are fewer than the kernel
-// needs.
+// needs. It returns false if kernel.Resample returns an error.
 func (w *worker) shortRows(s *stream, at region, valid []uint8, from, to int) bool {
 	p := &w.plan
 	part := kernel.Plan{
@@ -104,7 +106,8 @@ func (w *worker) shortRows(s *stream, at region, valid []uint8, from, to int) bo
 }
 
 // kernelRows runs the kernel on rows from … to-1. If the normalization table is shorter than a row,
-// it runs on one block of columns at a time.
+// it runs on one block of columns at a time. peak is the largest magnitude of a 16-bit result, or 0
+// if overflows are not counted.
 func (w *worker) kernelRows(
 	s *stream,
 	dst, src unsafe.Pointer,
@@ -137,6 +140,8 @@ func (w *worker) kernelRows(
 	return peak
 }
 
+// zeroRows writes zero bits to the columns of at in a number of rows. dst is the start of the first
+// row.
 func (s *stream) zeroRows(dst unsafe.Pointer, rows int, at region) {
 	size := s.dst.dtype.Size()
 	for i := range rows {
@@ -149,8 +154,8 @@ func (s *stream) zeroRows(dst unsafe.Pointer, rows int, at region) {
 	}
 }
 
-// referenceRows computes the rows with kernel.Resample. It is used for types, strides and modes
-// without a kernel.
+// referenceRows computes the rows with kernel.Resample and returns their validity. It is used for
+// types, strides and modes without a kernel. It returns false if kernel.Resample returns an error.
 func (w *worker) referenceRows(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	w.valid = resizeSlice(w.valid, len(p.Valid))

@@ -25,11 +25,12 @@ type stream struct {
 	epilogue *kernel.Epilogue
 	cols     int
 	dst, src tensorView
-	// computes rows that are copied, and blended rows if the mode is linear; nil = kernel.Resample
-	// computes all rows
+	// kernel computes rows that are copied, and blended rows if the mode is linear. If it is nil,
+	// kernel.Resample computes all rows.
 	kernel      func(*rowArgs)
 	copiesBytes bool // the kernel copies bytes and does not blend
-	// number of rows that the kernel needs; > 0 for slerp only, which also writes the validity
+	// minRows is the number of rows that the kernel needs. It is 0 except for slerp, whose kernel
+	// also writes the validity.
 	minRows       int
 	referenceOnly bool // kernel.Resample computes all rows, because the mode has no kernel
 	args          rowArgs
@@ -45,6 +46,7 @@ type tensorView struct {
 	batch, row, step int // strides, in elements
 }
 
+// viewOf returns the view of a tensor with the axes (batch,) row, column.
 func viewOf(t *kernel.Tensor) tensorView {
 	n := len(t.Shape)
 	v := tensorView{
@@ -60,6 +62,7 @@ func viewOf(t *kernel.Tensor) tensorView {
 	return v
 }
 
+// rowPointer returns the address of the first element of a row of entry b.
 func (v *tensorView) rowPointer(b, row int) unsafe.Pointer {
 	return unsafe.Add(
 		unsafe.Pointer(unsafe.SliceData(v.data)),
@@ -67,6 +70,7 @@ func (v *tensorView) rowPointer(b, row int) unsafe.Pointer {
 	)
 }
 
+// matrixView returns a number of rows of entry b, from the given row on, for package kernel.
 func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	return kernel.Matrix{
 		Data:      v.data,
@@ -79,8 +83,9 @@ func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	}
 }
 
-// chooseKernel chooses the kernel that computes the rows. dst and src are the views of the tensors.
-// An empty result gets no kernel, because its rows may have any length.
+// chooseKernel chooses the kernel that computes the rows, or none if kernel.Resample must compute
+// them. counted means that overflows are counted. streaming means that the result is too large for
+// the caches. empty means that there are no rows; they may then have any length.
 func (s *stream) chooseKernel(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
@@ -98,6 +103,7 @@ func (s *stream) chooseKernel(
 	a := &s.args
 	a.dstStep, a.srcStep = dst.row*to.Size(), src.row*from.Size()
 	f := formOf(e, from)
+	// Choose the kernel for rows that are copied, and for linear blends.
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
 		s.kernel, s.copiesBytes = moveRows, true
@@ -106,6 +112,7 @@ func (s *stream) chooseKernel(
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
+	// Slerp has its own kernel. The other computing modes have none.
 	k := slerpKernel()
 	isSlerp := rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil
 	isFloat32 := from == robocache.Float32 && to == from
@@ -126,6 +133,7 @@ func (s *stream) chooseKernel(
 		s.setNormalization(e)
 		return
 	}
+	// Aligned rows of a large result can be stored around the caches.
 	k = streamKernel(from, to)
 	if !streaming || rule.Mode != kernel.Linear || k == nil {
 		return
@@ -155,6 +163,8 @@ func formOf(e *kernel.Epilogue, from robocache.DType) kernelForm {
 	return -1
 }
 
+// setNormalization sets the arguments and the table of a kernel with the form norm or unitNorm.
+// Bounds that are not set become infinite.
 func (s *stream) setNormalization(e *kernel.Epilogue) {
 	a := &s.args
 	a.scale = 1

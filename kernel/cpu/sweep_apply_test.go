@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// TestGradIsTheReference compares random gradients with the reference, bit by bit.
 func TestGradIsTheReference(t *testing.T) {
 	failed := 0
 	n := runs(t, 1500)
@@ -135,6 +136,8 @@ func (r dice) part() kernel.Part {
 	return p
 }
 
+// TestApplyIsTheReference compares random ApplyOps with the reference, bit by bit. Slerp may differ
+// by the tolerance of near.
 func TestApplyIsTheReference(t *testing.T) {
 	failed := 0
 	n := runs(t, 2000)

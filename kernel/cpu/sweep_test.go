@@ -18,6 +18,7 @@ import (
 // order.
 type dice struct{ *rand.Rand }
 
+// oneOf returns one of the types at random.
 func (r dice) oneOf(d ...robocache.DType) robocache.DType { return d[r.IntN(len(d))] }
 
 // layout gives a tensor of this shape its own memory: in C order, with gaps, with reversed axes, or
@@ -62,6 +63,7 @@ func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor
 	return t
 }
 
+// special are values at the limits of the types.
 var special = []float64{
 	0,
 	math.Copysign(0, -1),
@@ -82,6 +84,8 @@ var special = []float64{
 	math.Pi,
 }
 
+// values fills the tensor's memory with random numbers. In a third of the tensors some are special
+// values, in another third the exponents are far apart.
 func (r dice) values(t *kernel.Tensor) {
 	for i := range t.Data {
 		t.Data[i] = byte(r.Uint32())
@@ -114,6 +118,7 @@ func (r dice) floats(t *kernel.Tensor) {
 	}
 }
 
+// putFloat writes x in a floating-point type.
 func putFloat(b []byte, d robocache.DType, x float64) {
 	switch d {
 	case robocache.Float32:
@@ -156,6 +161,7 @@ func (r dice) timestamps(t *kernel.Tensor, at func(i int) int, n int) {
 	}
 }
 
+// time writes a time to element o after the base of t, in ns or in seconds.
 func (r dice) time(t *kernel.Tensor, o int, ns int64) {
 	d := t.Data[(t.Base+o)*t.DType.Size():]
 	switch t.DType {
@@ -168,6 +174,7 @@ func (r dice) time(t *kernel.Tensor, o int, ns int64) {
 	}
 }
 
+// readTime returns the time of element o after the base of t, in ns.
 func readTime(t *kernel.Tensor, o int) int64 {
 	d := t.Data[(t.Base+o)*t.DType.Size():]
 	if t.DType == robocache.Int64 {
@@ -176,6 +183,7 @@ func readTime(t *kernel.Tensor, o int) int64 {
 	return int64(readNumber(d, t.DType, 0) * 1e9)
 }
 
+// rule returns a random rule for cols columns.
 func (r dice) rule(cols int) kernel.Rule {
 	rule := kernel.Rule{
 		Mode:   kernel.Mode(r.IntN(7)),
@@ -205,6 +213,7 @@ func (r dice) rule(cols int) kernel.Rule {
 	return rule
 }
 
+// epilogue returns a random epilogue for cols columns.
 func (r dice) epilogue(cols int, out robocache.DType) (e kernel.Epilogue) {
 	if !out.Float() || r.IntN(2) == 0 {
 		return e
@@ -255,6 +264,7 @@ func (r dice) epilogue(cols int, out robocache.DType) (e kernel.Epilogue) {
 	return e
 }
 
+// dims are numbers of columns, chosen around the widths of the vector loops.
 var dims = []int{1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 31, 32, 33, 40, 64, 100, 128, 130, 160}
 
 // fuse returns a random operation. Some have several series of one clock.
@@ -461,6 +471,7 @@ func near(a, b []byte, d robocache.DType) error {
 	return nil
 }
 
+// float returns the value of a floating-point element.
 func float(b []byte, d robocache.DType) float64 {
 	switch d {
 	case robocache.Float16:
@@ -473,6 +484,7 @@ func float(b []byte, d robocache.DType) float64 {
 	return math.Float64frombits(le.Uint64(b))
 }
 
+// isNaN reports whether an element is a NaN.
 func isNaN(b []byte, d robocache.DType) bool { x := float(b, d); return x != x }
 
 // twin returns a tensor of the same layout with its own memory.
@@ -485,6 +497,7 @@ func twin(t *kernel.Tensor) *kernel.Tensor {
 	return &c
 }
 
+// runs returns the number of random operations: ROBOCACHE_SWEEP, or short if it is not set.
 func runs(t *testing.T, short int) int {
 	if s := os.Getenv("ROBOCACHE_SWEEP"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -496,6 +509,8 @@ func runs(t *testing.T, short int) int {
 	return short
 }
 
+// TestFuseIsTheReference compares random FuseOps with the reference, bit by bit. Slerp may differ
+// by the tolerance of near. Every second operation stores around the caches.
 func TestFuseIsTheReference(t *testing.T) {
 	failed := 0
 	defer func(n int) { streamBytes = n }(streamBytes)

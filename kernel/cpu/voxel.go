@@ -68,7 +68,8 @@ type voxelRun struct {
 	scratch *voxelScratch
 	stats   [3]int64
 	keys    []uint64 // keys, sorted by bucket
-	// as long as keys: scratch memory for sorting a bucket's keys, at the same indices
+	// spare is scratch memory for sorting. It is as long as keys; a bucket uses the same indices in
+	// both.
 	spare   []uint64
 	shift   int // a key's bucket is key >> (shift + rowBits)
 	buckets int
@@ -116,7 +117,8 @@ func (v *voxelRun) splitPoints(threads int) error {
 	return nil
 }
 
-// dealChunks gives each thread an equal share of the points, in order. The last thread gets the rest.
+// dealChunks gives each thread an equal share of the points, in order. The last thread gets the
+// rest.
 func dealChunks(all []rowChunk, points, threads int) [][]rowChunk {
 	work := make([][]rowChunk, threads)
 	share := (points + threads - 1) / threads
@@ -171,6 +173,7 @@ func (v *voxelRun) writeTotals() {
 	}
 }
 
+// putInt64 writes n to element i of an int64 tensor with one axis.
 func putInt64(t *kernel.Tensor, i int, n int64) {
 	binary.LittleEndian.PutUint64(t.Data[8*(t.Base+i*t.Step(0)):], uint64(n))
 }
@@ -182,7 +185,7 @@ func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << maxDigitBits]uint32) {
 	if n < 2 {
 		return
 	}
-	if n <= 20 {
+	if n <= 20 { // insertion sort
 		for i := 1; i < n; i++ {
 			k := keys[i]
 			j := i
@@ -217,7 +220,8 @@ func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << maxDigitBits]uint32) {
 // maxDigitBits is the maximal number of bits in a digit.
 const maxDigitBits = 11
 
-// radixPass runs one stable pass of a radix sort.
+// radixPass copies src to dst, sorted by the width bits from bit lo on. It is one stable pass of a
+// radix sort. at is scratch memory.
 func radixPass(dst, src []uint64, lo, width int, at *[1 << maxDigitBits]uint32) {
 	mask := uint64(1)<<width - 1
 	clear(at[:mask+1])

@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// bytesOf returns the memory of a slice.
 func bytesOf[T any](x []T) []byte {
 	var zero T
 	return unsafe.Slice(
@@ -18,6 +19,7 @@ func bytesOf[T any](x []T) []byte {
 	)
 }
 
+// benchOp returns an operation with n random points in a cube of side cells, and width features.
 func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.VoxelOp {
 	r := rand.New(rand.NewPCG(1, 2))
 	points := make([]float32, 3*n)
@@ -61,6 +63,7 @@ func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.Vox
 	return op
 }
 
+// BenchmarkVoxelize measures the modes and layouts.
 func BenchmarkVoxelize(b *testing.B) {
 	for _, c := range []struct {
 		n, width, side int

@@ -63,6 +63,7 @@ func TestVoxelsStayInTheirMemory(t *testing.T) {
 	}
 }
 
+// storeFloat writes a float32.
 func storeFloat(b []byte, x float32) {
 	binary.LittleEndian.PutUint32(b, math.Float32bits(x))
 }

@@ -5,24 +5,24 @@ import "math/bits"
 // keysPerBucket is the approximate number of keys in a bucket.
 var keysPerBucket = 512
 
-// makeKeys computes the keys of all points and counts them by bucket. Each thread handles its own
-// rows.
+// makeKeys computes the keys of all points and counts them by bucket, separately for each thread.
+// Each thread handles its own rows. A bucket is a range of 2^v.shift cells.
 func (v *voxelRun) makeKeys() error {
 	v.scratch.a = growScratch(&v.scratch.a, v.points)
 	v.scratch.b = growScratch(&v.scratch.b, v.points)
 	// The number of buckets keeps a bucket's keys in the fastest cache, and also its cells if the
 	// result is dense.
-	width := bits.Len64(uint64(max(v.layout.Total-1, 0)))
-	top := min(11, bits.Len(uint(v.points/keysPerBucket)), width)
+	width := bits.Len64(uint64(max(v.layout.Total-1, 0))) // bits of a flat index
+	bucketBits := min(11, bits.Len(uint(v.points/keysPerBucket)), width)
 	if v.threads == 1 && v.points < 64*keysPerBucket {
-		top = 0
+		bucketBits = 0
 	}
 	if v.op.Bits {
-		top = min(top, width-3) // two buckets must not share a byte
+		bucketBits = min(bucketBits, width-3) // two buckets must not share a byte
 	}
-	top = max(top, 0)
-	v.shift = width - top
-	v.buckets = 1 << top
+	bucketBits = max(bucketBits, 0)
+	v.shift = width - bucketBits
+	v.buckets = 1 << bucketBits
 	hist := growScratch(&v.scratch.hist, v.threads*v.buckets)
 	clear(hist)
 	errs := make([]error, v.threads)
@@ -65,7 +65,8 @@ func (v *voxelRun) makeKeys() error {
 	return nil
 }
 
-// scatterKeys sorts the keys by bucket. Within a bucket they keep the order of the points.
+// scatterKeys sorts the keys by bucket: it turns the counts into positions and copies each key to
+// its position. Within a bucket the keys keep the order of the points.
 func (v *voxelRun) scatterKeys() {
 	hist := v.scratch.hist[:v.threads*v.buckets]
 	v.first = growScratch(&v.scratch.first, v.buckets+1)
@@ -100,7 +101,7 @@ func (v *voxelRun) scatterKeys() {
 	v.keys, v.spare = v.scratch.b[:sum], v.scratch.a[:sum]
 }
 
-// sortBucket returns the keys of a bucket, sorted by cell.
+// sortBucket returns the keys of bucket d, sorted by cell.
 func (v *voxelRun) sortBucket(r *reducer, d int) []uint64 {
 	from := v.first[d]
 	to := v.first[d+1]

@@ -12,10 +12,12 @@ import (
 // pointSource reads points as float32.
 type pointSource struct {
 	tensorView
-	// the same memory, if the three coordinates of a point are adjacent float32 values; else nil
+	// f32 is the memory of the points as float32 values. It is nil unless the three coordinates of
+	// a point are adjacent float32 values.
 	f32 []float32
 }
 
+// openPoints prepares the source for the points of t.
 func (s *pointSource) openPoints(t *kernel.Tensor) {
 	if s.tensorView = viewOf(t); s.dtype == robocache.Float32 && s.step == 1 {
 		s.f32 = castSlice[float32](t.Data)
@@ -95,9 +97,9 @@ func flattenGo(out []int64, p []float32, g *lattice) int {
 	return inside
 }
 
-// visitBlocks calls f for each block of the thread's points, with their flat indices. The index is
-// counted within the entry; it is -1 for a dropped point. visitBlocks updates stats and stops at
-// the first point that is an error.
+// visitBlocks calls f for each block of the given chunks, with the flat indices of its points. An
+// index is counted within the entry; it is -1 for a dropped point. visitBlocks adds to stats and
+// stops at the first point that is an error.
 func (v *voxelRun) visitBlocks(
 	chunks []rowChunk,
 	stats *[3]int64,
@@ -120,6 +122,7 @@ func (v *voxelRun) visitBlocks(
 				inside = flattenPoints(flat[:n], p, &g)
 				stats[kernel.Inside] += int64(inside)
 			}
+			// If some points are outside, or the grid is large, op.Place decides.
 			for i := 0; i < n && inside < n; i++ {
 				if small && flat[i] >= 0 {
 					continue

@@ -140,6 +140,7 @@ func TestRealClouds(t *testing.T) {
 	}
 }
 
+// blankTensor returns a tensor of zeros in C order.
 func blankTensor(dt robocache.DType, shape ...int) *kernel.Tensor {
 	t := &kernel.Tensor{DType: dt, Shape: shape}
 	t.Data = make([]byte, t.Len()*dt.Size())

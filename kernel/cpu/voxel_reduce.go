@@ -18,7 +18,8 @@ type reducer struct {
 	width      int // number of features (F)
 	tensorView     // view of the features
 	rows       int // rows per entry; 0: rows are numbered through all entries
-	// the same memory, if the features of a row are adjacent float32 values; else nil
+	// f32 is the memory of the features as float32 values. It is nil unless the features of a row
+	// are adjacent float32 values.
 	f32      []float32
 	mask     uint64 // bits of the row in a key
 	rowBits  int
@@ -28,7 +29,7 @@ type reducer struct {
 	maxKeys  int       // maximal number of keys gathered at a time
 	starts   []uint32  // starts of the cells of a bucket
 	left     int       // number of gathered keys that are not reduced yet
-	long     bool      // the keys belong to one cell and are not gathered
+	long     bool      // the keys are not gathered: one long cell, or float64 features
 }
 
 // maxGatheredKeys and maxGatheredNumbers limit the rows that are gathered at a time, so that they
@@ -48,8 +49,9 @@ func (r *reducer) openFeatures(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBit
 		return
 	}
 	t := op.Features
-	if r.tensorView = viewOf(t); len(t.Shape) == 3 && r.batch != r.row*l.Rows {
-		r.rows = l.Rows
+	r.tensorView = viewOf(t)
+	if len(t.Shape) == 3 && r.batch != r.row*l.Rows {
+		r.rows = l.Rows // there are gaps between entries
 	}
 	if t.DType == robocache.Float32 && (r.step == 1 || r.width == 1) {
 		r.f32 = castSlice[float32](t.Data)
@@ -76,9 +78,12 @@ func (r *reducer) rowElement(key uint64) int {
 	return r.base + i/r.rows*r.batch + i%r.rows*r.row
 }
 
-// gatherCells gathers the rows of the next keys, up to the end of a cell. It returns keys.
+// gatherCells prepares the cells of the next keys for reduceCell and sets r.left to the number of
+// their keys. It gathers the rows of as many whole cells as fit. A cell that does not fit is not
+// gathered (r.long). It returns keys unchanged.
 func (r *reducer) gatherCells(keys []uint64) []uint64 {
-	// float64 features are rare, and they are not rounded before they are summed
+	// Float64 features are not gathered as float32, because they must not be rounded before they
+	// are summed. They are rare.
 	r.left = len(keys)
 	r.long = r.dtype == robocache.Float64
 	if r.width == 0 || len(keys) == 0 || r.long {
@@ -107,6 +112,8 @@ type (
 	eightFloats struct{ a, b, c, d uint64 }
 )
 
+// gatherRows copies the features of the keys to r.gathered, as adjacent float32 values. Rows of 4
+// and 8 adjacent float32 values have faster loops.
 func (r *reducer) gatherRows(keys []uint64) {
 	w := r.width
 	if r.f32 == nil {
@@ -173,11 +180,12 @@ func (r *reducer) reduceCell(dst []float32, keys []uint64) {
 	}
 }
 
-// sumRows adds in float64, four channels at a time.
+// sumRows writes the sums or averages of n rows to dst. It adds in float64, four channels at a
+// time.
 func (r *reducer) sumRows(dst, rows []float32, n int) {
-	by, w := 1.0, r.width
+	denominator, w := 1.0, r.width
 	if r.mode == kernel.Average {
-		by = float64(n)
+		denominator = float64(n)
 	}
 	j := 0
 	for ; j+4 <= w; j += 4 {
@@ -190,19 +198,20 @@ func (r *reducer) sumRows(dst, rows []float32, n int) {
 			d += float64(x[3])
 		}
 		y := (*[4]float32)(dst[j : j+4])
-		y[0], y[1], y[2], y[3] = float32(a/by), float32(b/by), float32(c/by), float32(d/by)
+		y[0], y[1] = float32(a/denominator), float32(b/denominator)
+		y[2], y[3] = float32(c/denominator), float32(d/denominator)
 	}
 	for ; j < w; j++ {
 		s := 0.0
 		for i := j; i < len(rows); i += w {
 			s += float64(rows[i])
 		}
-		dst[j] = float32(s / by)
+		dst[j] = float32(s / denominator)
 	}
 }
 
 // orderBits converts the bits of a float that is not NaN to an integer that sorts as the float
-// does, with -0 < +0. It is its own inverse.
+// does, with -0 < +0: if the sign bit is set, it flips all other bits. It is its own inverse.
 func orderBits(b uint32) int32 {
 	k := int32(b)
 	return k ^ (k>>31)&math.MaxInt32
@@ -233,6 +242,7 @@ func (r *reducer) emptyExtreme() int32 {
 	return highest
 }
 
+// extremeRows writes the maximum or minimum of each column of rows to dst.
 func (r *reducer) extremeRows(dst, rows []float32) {
 	for j := range dst {
 		m := r.emptyExtreme()
@@ -243,29 +253,31 @@ func (r *reducer) extremeRows(dst, rows []float32) {
 	}
 }
 
+// unorderBits returns the float whose orderBits are m.
 func unorderBits(m int32) float32 { return math.Float32frombits(uint32(orderBits(uint32(m)))) }
 
-// reduceColumns computes dst from n points. at returns channel j of point i.
+// reduceColumns computes dst, one number per channel, from n points. at returns channel j of point
+// i.
 func (r *reducer) reduceColumns(dst []float32, n int, at func(i, j int) float64) {
 	for j := range dst {
-		s := 0.0
-		m := r.emptyExtreme()
+		sum := 0.0
+		extreme := r.emptyExtreme()
 		for i := range n {
 			x := at(i, j)
-			s += x
+			sum += x
 			if r.mode >= kernel.Maximum {
-				m = r.foldExtreme(m, float32(x))
+				extreme = r.foldExtreme(extreme, float32(x))
 			}
 		}
 		switch r.mode {
 		case kernel.FirstPoint:
 			dst[j] = float32(at(0, j))
 		case kernel.Maximum, kernel.Minimum:
-			dst[j] = unorderBits(m)
+			dst[j] = unorderBits(extreme)
 		case kernel.Average:
-			dst[j] = float32(s / float64(n))
+			dst[j] = float32(sum / float64(n))
 		default:
-			dst[j] = float32(s)
+			dst[j] = float32(sum)
 		}
 	}
 }

@@ -66,6 +66,7 @@ type sparseResult struct {
 	rows       []float32
 }
 
+// openResults prepares the slices of the results and the divisors of the grid.
 func (l *sparseResult) openResults() {
 	l.gx, l.gy, l.gz = newDivisor(l.op.Grid[0]), newDivisor(l.op.Grid[1]), newDivisor(l.op.Grid[2])
 	l.coords = castSlice[uint64](resultBytes(l.op.Coords))
@@ -99,22 +100,23 @@ func (l *sparseResult) writeBucket(r *reducer, at int, keys []uint64) int {
 	return found
 }
 
-// featureRows computes the features of rows from row at on.
+// featureRows computes the features of consecutive result rows, the first of which is row at.
+// starts has the first key of each cell, and the number of keys at the end.
 func (l *sparseResult) featureRows(r *reducer, at int, keys []uint64, starts []uint32) {
 	n := len(starts) - 1
 	w := r.width
 	out := l.rows[at*w : (at+n)*w]
 	r.left = 0
 	for i := range n {
-		if r.left == 0 {
+		if r.left == 0 { // all gathered keys are reduced
 			r.gatherCells(keys[starts[i]:])
 		}
 		r.reduceCell(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
 	}
 }
 
-// writeCoords writes coordinates. The next cell is usually in the same grid line; then only z
-// differs.
+// writeCoords writes the coordinates of cells to out. starts has the first key of each cell. The
+// next cell is usually in the same grid line; then only z differs, and no division is needed.
 func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32) {
 	var bx, yz uint64
 	flat := uint64(0)
@@ -123,7 +125,7 @@ func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32)
 	z := l.gz.d // as if a line has just ended
 	for _, s := range starts {
 		f := keys[s] >> (rowBits & 63)
-		z += f - flat
+		z += f - flat // correct while it is inside the line
 		flat = f
 		if z >= l.gz.d {
 			bx, yz = l.cellCoords(f)
@@ -137,7 +139,8 @@ func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32)
 	}
 }
 
-// cellCoords splits a flat index into entry, x, y and z.
+// cellCoords splits a flat index into entry and x (bx), and y and z (yz). The first number of each
+// pair is in the low 32 bits. Indices below 2^32 use fast divisions.
 func (l *sparseResult) cellCoords(flat uint64) (bx, yz uint64) {
 	if flat < 1<<32 {
 		z := l.gz.quotient(flat)
@@ -155,8 +158,10 @@ func (l *sparseResult) cellCoords(flat uint64) (bx, yz uint64) {
 // n·(2^64/d + 1) is n/d (Lemire, Kaser, Kurz 2019).
 type divisor struct{ d, m uint64 }
 
+// newDivisor returns the divisor d, which must be at least 1 and below 2^32.
 func newDivisor(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
 
+// quotient returns n/d. n must be below 2^32.
 func (d divisor) quotient(n uint64) uint64 {
 	if d.m == 0 { // d is 1
 		return n

@@ -29,12 +29,14 @@ func TestVoxelVectors(t *testing.T) {
 // small runs operations of any size on several threads.
 type small struct{ *Backend }
 
+// Run implements kernel.Backend.
 func (s small) Run(op kernel.Op) error {
 	defer func(n, m int) { minPointsPerThread, minPixels = n, m }(minPointsPerThread, minPixels)
 	minPointsPerThread, minPixels = 3, 1
 	return s.Backend.Run(op)
 }
 
+// TestVoxelSweep compares random operations with the reference.
 func TestVoxelSweep(t *testing.T) {
 	n := 2000
 	if testing.Short() {

@@ -21,8 +21,8 @@ type worker struct {
 	entry    int // the entry of targets; -1 = none
 	valid    []uint8
 	// For continuous signs: the signed rows of an entry, and a stream that reads them.
-	turned       []byte
-	turnedStream stream
+	signedRows   []byte
+	signedStream stream
 }
 
 // entryClock holds the timestamps of one entry of a clock.
@@ -48,12 +48,13 @@ func (w *worker) release() {
 	for i := range w.clocks {
 		w.clocks[i].timestamps.ns, w.clocks[i].timestamps.seconds = nil, nil
 	}
-	w.search, w.args, w.turnedStream = searchArgs{}, rowArgs{}, stream{}
+	w.search, w.args, w.signedStream = searchArgs{}, rowArgs{}, stream{}
 	workerPool.Put(w)
 }
 
 // entryRows computes rows from … to-1 of entry b. It returns false if the times are invalid.
 func (w *worker) entryRows(c *fuseRun, b, from, to int) bool {
+	// The targets are read once if all entries share them.
 	if w.entry != b && !(w.entry >= 0 && c.targets.batch == 0) {
 		if !w.targets.readTimes(&c.targets, 0, c.rows, b) {
 			return false
@@ -75,8 +76,8 @@ func (w *worker) entryRows(c *fuseRun, b, from, to int) bool {
 	return true
 }
 
-// planClock plans rows t … t+n-1 of one entry for one clock and computes them for the clock's
-// streams.
+// planClock plans rows t … t+n-1 of entry b for clock k and computes them for its streams. It
+// returns false if the times are invalid.
 func (w *worker) planClock(c *fuseRun, k, b, t, n int) bool {
 	clock, p := &c.clocks[k], &w.clocks[k]
 	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepareEntry(clock, b) {
@@ -129,24 +130,26 @@ func (w *worker) planClock(c *fuseRun, k, b, t, n int) bool {
 	return true
 }
 
-// continuousStream returns the stream with continuous signs of the entry's quaternions
-// (kernel.K20). The result is in the worker's memory.
+// continuousStream copies the rows of an entry with continuous signs (kernel.K20) into the worker,
+// and returns a stream that reads the copy. It changes at, so that it locates the copy. It returns
+// nil if the rows cannot be copied.
 func (w *worker) continuousStream(s *stream, at *region) *stream {
 	size := s.src.dtype.Size()
-	w.turned = resizeSlice(w.turned, at.sources*s.cols*size)
-	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)
+	w.signedRows = resizeSlice(w.signedRows, at.sources*s.cols*size)
+	signed := kernel.Dense(w.signedRows, s.src.dtype, at.sources, s.cols)
 	if kernel.ContinuousSigns(signed, s.src.matrixView(at.batch, at.from, at.sources, s.cols),
 		s.rule.Quats) != nil {
 		return nil
 	}
-	w.turnedStream = *s
-	w.turnedStream.src = tensorView{data: w.turned, dtype: s.src.dtype, row: s.cols, step: 1}
-	w.turnedStream.args.srcStep = s.cols * size
+	w.signedStream = *s
+	w.signedStream.src = tensorView{data: w.signedRows, dtype: s.src.dtype, row: s.cols, step: 1}
+	w.signedStream.args.srcStep = s.cols * size
 	at.batch, at.from = 0, 0
-	return &w.turnedStream
+	return &w.signedStream
 }
 
-// sampleNumbers returns the sample number that the augmentation of an entry uses.
+// sampleNumbers returns the sample number that the augmentation of entry b uses, or nil without
+// augmentation.
 func (w *worker) sampleNumbers(s *stream, b int) []int64 {
 	a := s.epilogue.Augment
 	if a == nil {
@@ -159,7 +162,8 @@ func (w *worker) sampleNumbers(s *stream, b int) []int64 {
 	return w.samples[:]
 }
 
-// prepareEntry finds and checks the timestamps of an entry.
+// prepareEntry reads the timestamps of entry b. It returns false if they or the length of the entry
+// are invalid.
 func (p *entryClock) prepareEntry(clock *sharedClock, b int) bool {
 	from, n, err := clock.series.Rows(b)
 	if err != nil {
@@ -172,6 +176,7 @@ func (p *entryClock) prepareEntry(clock *sharedClock, b int) bool {
 	return p.timestamps.areValid()
 }
 
+// len returns the number of times. One of the two slices is empty.
 func (s *timestamps) len() int { return len(s.ns) + len(s.seconds) }
 
 // areValid reports whether the timestamps do not decrease and are in range. If they are sorted,
@@ -195,6 +200,7 @@ type clockView struct {
 	asGiven bool
 }
 
+// clockOf returns the view of times [S] or [B, S].
 func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	axis := len(t.Shape) - 1
 	v := clockView{
@@ -207,7 +213,8 @@ func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	return v
 }
 
-// readTimes reads n times from index from. It uses adjacent int64 values in place.
+// readTimes reads n times of an entry from index from on. It uses adjacent int64 values in place.
+// It returns false if a time is NaN or infinite.
 func (s *timestamps) readTimes(v *clockView, from, n, entry int) bool {
 	at := v.base + entry*v.batch + from*v.step
 	d := v.data

@@ -13,6 +13,7 @@ const aloneBytes = 64 << 10
 
 // task is work that consists of units. Workers may run the units in any order.
 type task interface {
+	// beginWorker prepares w, which an earlier task may have used, for this task.
 	beginWorker(w *worker)
 	// runUnit runs one unit. It returns false if the input is invalid; the other units are then
 	// skipped.
@@ -29,6 +30,8 @@ type workerGroup struct {
 	counts kernel.Counts
 }
 
+// runTask runs all units of t on at most the given number of threads. It returns false if a unit
+// failed.
 func (c *workerGroup) runTask(t task, units, threads int) bool {
 	c.units = int64(units)
 	c.next.Store(0)
@@ -46,6 +49,7 @@ func (c *workerGroup) runTask(t task, units, threads int) bool {
 // threads.
 func worthThreads(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
 
+// runUnits runs units on this thread until none is left or one fails.
 func (c *workerGroup) runUnits(t task) {
 	w := workerPool.Get().(*worker)
 	w.counts = kernel.Counts{}

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// applyPart mirrors Part of src/apply.cuh.
+// applyPart mirrors Part of src/apply.cuh, which documents the fields.
 type applyPart struct {
 	src, out, kind, left, right, weight, valid, samples uintptr
 	work                                                int64
@@ -25,7 +25,7 @@ type applyPart struct {
 // maxParts is the maximal number of parts in one launch.
 const maxParts = 30
 
-// applyParams mirrors Apply of src/apply.cuh.
+// applyParams mirrors Apply of src/apply.cuh, which documents the fields.
 type applyParams struct {
 	counts, table uintptr
 	work          int64
@@ -125,6 +125,7 @@ func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 	return x, general
 }
 
+// sampleTensor returns the tensor of sample numbers of the augmentation, or nil.
 func sampleTensor(e *kernel.Epilogue) *kernel.Tensor {
 	if e.Augment == nil {
 		return nil

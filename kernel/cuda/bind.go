@@ -18,6 +18,8 @@ type driver struct {
 	launchEx uintptr
 }
 
+// functions holds the address of each driver function; a field's name is that of the function
+// without "cu".
 type functions struct {
 	DeviceGetCount, DeviceGet, DeviceGetName, DeviceGetAttribute                               uintptr
 	DevicePrimaryCtxRetain, CtxGetCurrent, CtxPushCurrent_v2, CtxPopCurrent_v2, CtxSynchronize uintptr
@@ -31,6 +33,7 @@ type functions struct {
 	EventCreate, EventRecord, EventQuery, EventSynchronize, EventElapsedTime, EventDestroy_v2  uintptr
 }
 
+// loadDriver loads the driver once and looks up its functions.
 var loadDriver = sync.OnceValues(func() (*driver, error) {
 	lib, err := cudahost.Load()
 	if err != nil {
@@ -51,6 +54,7 @@ var loadDriver = sync.OnceValues(func() (*driver, error) {
 	return d, nil
 })
 
+// countDevices returns the number of devices. No device is an error.
 func (d *driver) countDevices() (int, error) {
 	n := new(int32)
 	if code := cudahost.Call(d.f.DeviceGetCount, ptr(n)); code != 0 {

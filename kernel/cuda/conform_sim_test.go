@@ -13,6 +13,7 @@ import (
 // launch.
 type shuffled struct{ *Hosted }
 
+// Repeats marks that each run does the same things in the same order; see kernel.Reference.
 func (shuffled) Repeats() {}
 
 // TestConformOnSimulator runs the same kernels and the same host code on the host.

@@ -42,6 +42,7 @@ func sweeps(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	}
 }
 
+// report logs the number of cases and reports the first 20 failures.
 func report(t *testing.T, what string, ran int, failures []error) {
 	t.Helper()
 	t.Logf("%s: %d ran, %d failed", what, ran, len(failures))
@@ -54,6 +55,7 @@ func report(t *testing.T, what string, ran int, failures []error) {
 	}
 }
 
+// TestConformOnGPU compares a GPU with the reference, also in graphs.
 func TestConformOnGPU(t *testing.T) {
 	d := device(t)
 	n := 3000

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// depthParams mirrors Depth of src/depth.cu.
+// depthParams mirrors Depth of src/depth.cu, which documents the fields.
 type depthParams struct {
 	depth, out, valid                                                       uintptr
 	depthEntry, depthRow, depthColumn, outEntry, outRow, outColumn, outAxis int64
@@ -28,6 +28,7 @@ func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 	return entry, int64(t.Step(rank - 2)), int64(t.Step(rank - 1))
 }
 
+// prepareUnproject prepares the conversion of depth images to points.
 func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	rank := len(op.Depth.Shape)
 	p := &depthParams{
@@ -54,8 +55,8 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	if op.Valid != nil {
 		p.validEntry, p.validRow, p.validColumn = planeStrides(op.Valid, rank)
 	}
-	const block, each = 256, 4
-	blocks := ceilDiv(p.pixels, block*each)
+	const block, pixelsPerThread = 256, 4
+	blocks := ceilDiv(p.pixels, block*pixelsPerThread)
 	if blocks > math.MaxInt32 {
 		return nil, extentError("depth_to_points", int(p.pixels))
 	}
@@ -77,6 +78,7 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	return l, nil
 }
 
+// extentError returns the error for a tensor that is too large for the integers of a kernel.
 func extentError(op string, got int) error {
 	return robocache.Unsupported(op, nil, "kernel/cuda: an extent is too large").
 		Expected("", fmt.Sprint(got))

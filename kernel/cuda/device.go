@@ -14,6 +14,7 @@ type Device struct {
 	gpu      *gpu // nil: the simulator
 }
 
+// devices holds the open devices by number.
 var devices struct {
 	mu   sync.Mutex
 	open map[int]*Device
@@ -137,4 +138,5 @@ func (d *Device) Within(f func()) {
 	f()
 }
 
+// String returns the name of the architecture, for example sm_90.
 func (c chip) String() string { return fmt.Sprintf("sm_%d%d", c.major, c.minor) }

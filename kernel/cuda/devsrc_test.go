@@ -39,6 +39,7 @@ func init() {
 	}
 }
 
+// TestOverride compiles a kernel from ROBOCACHE_CUDA_SRC for the device.
 func TestOverride(t *testing.T) {
 	if imageOverride == nil {
 		t.Skip("ROBOCACHE_CUDA_SRC is not set")

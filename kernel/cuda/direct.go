@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/direct.cuh: same order, same sizes (direct_test.go).
+// The structs mirror those of src/direct.cuh, which documents the fields. The order and the sizes
+// must be equal (direct_test.go).
 
 // directStream mirrors DirectStream.
 type directStream struct {
@@ -39,7 +40,8 @@ type directParams struct {
 	s                                 [directStreams]directStream
 }
 
-const directStreams = 4 // DIRECT_STREAMS
+// directStreams is DIRECT_STREAMS of src/direct.cuh: the most streams of one launch.
+const directStreams = 4
 
 // directLimit is the number of vectors up to which the direct kernels are faster. Above it,
 // planning a tile once for all its columns is faster. For single columns the limit is two thirds of
@@ -52,8 +54,9 @@ var directLimit int64 = 600_000
 // take 16, 28 and 52 µs, and with the others 53, 55 and 63 µs. Rows of 8 vectors take 98 and 97 µs.
 const directVectors = 4
 
-// newDivisor returns the divisor of numbers below 2^31. With 2^(s-1) < d ≤ 2^s and m =
-// ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than 2^(31+s)/d. The quotient is therefore exact.
+// newDivisor returns the divisor d of numbers n below 2^31: n/d is n·m >> shift. With 2^(s-1) < d ≤
+// 2^s and m = ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than 2^(31+s)/d. The quotient is
+// therefore exact.
 func newDivisor(d uint32) divisor {
 	s := uint32(bits.Len32(d - 1))
 	return divisor{uint32((1<<(31+uint64(s)) + uint64(d) - 1) / uint64(d)), 31 + s}
@@ -200,6 +203,7 @@ func directShape(total uint32) (block uint32, early bool) {
 	return 64, true
 }
 
+// directKernel returns the name of the kernel for vectors of the given number of columns.
 func (g *fuseGroup) directKernel(vector int) string {
 	name := map[robocache.DType]string{
 		robocache.Float32:  "f32",

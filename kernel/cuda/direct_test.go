@@ -54,6 +54,7 @@ func TestDirectLayout(t *testing.T) {
 	}
 }
 
+// TestDivisor compares the quotients of divisors with those of integer division.
 func TestDivisor(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 300_000 {
@@ -360,6 +361,7 @@ func sameFloats(a, b []byte, dt robocache.DType) bool {
 	return true
 }
 
+// TestDirectOnSimulator compares the direct kernels with the reference.
 func TestDirectOnSimulator(t *testing.T) {
 	limitDirect(t, math.MaxInt64)
 	for seed := range uint64(3) { // each with another order of threads
@@ -377,6 +379,7 @@ func TestDirectOnSimulator(t *testing.T) {
 	}
 }
 
+// TestDirectOnGPU compares the direct kernels with the reference.
 func TestDirectOnGPU(t *testing.T) {
 	limitDirect(t, math.MaxInt64)
 	d := device(t)

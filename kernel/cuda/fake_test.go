@@ -23,6 +23,8 @@ type fake struct {
 	log    []string
 }
 
+// newFake returns a driver of one chip whose functions append to the log and return the configured
+// results.
 func newFake(major, minor int) *fake {
 	f := &fake{result: map[string]int32{}}
 	lib := &cudahost.Driver{}

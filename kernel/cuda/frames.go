@@ -11,7 +11,7 @@ import (
 // framesOfLaunch is kFrames of src/frames.cu.
 const framesOfLaunch = 32
 
-// frameParams mirrors Frames of src/frames.cu.
+// frameParams mirrors Frames of src/frames.cu, which documents the fields.
 type frameParams struct {
 	planes, outs                          [framesOfLaunch]uintptr
 	chroma                                int64
@@ -86,7 +86,7 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 	var positionAt, weightAt [4]int // offsets in tables
 	var first [4][]int32            // first sample of each row or column
 	p := &x.params
-	for k := range f.Taps {
+	for k := range f.Taps { // columns of luma and chroma, then rows of both
 		filter, err := x.padFilter(f, k)
 		if err != nil {
 			return err
@@ -132,8 +132,9 @@ type frameFilter struct {
 	taps     int
 }
 
-// padFilter returns filter k of a form with taps that the kernel can read. It sets the limit of the
-// samples. Filters 0 and 1 are those of columns.
+// padFilter returns filter k of a form with taps that the kernel can read. Filters 0 and 1 are
+// those of columns, 2 and 3 those of rows. It sets the limit of the filter: the end of the samples
+// that are read.
 func (x *Frames) padFilter(f *FrameForm, k int) (out frameFilter, err error) {
 	position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
 	limit := &x.params.limit[k]
@@ -159,7 +160,8 @@ func (x *Frames) padFilter(f *FrameForm, k int) (out frameFilter, err error) {
 	return out, nil
 }
 
-// appendPairs appends pairs of weights: the low bytes of both, then the high bytes.
+// appendPairs appends the weights of two rows at a time, as four bytes: the low bytes of both, then
+// the high bytes. The kernel multiplies bytes (dp2a), and combines the sums of low and high bytes.
 func appendPairs(tables []byte, weight []int16) []byte {
 	for i := 1; i < len(weight); i += 2 {
 		u, v := weight[i-1], weight[i]
@@ -190,8 +192,8 @@ func (x *Frames) chooseTile(f *FrameForm, first *[4][]int32) bool {
 	return false
 }
 
-// padToFours changes filters to a multiple of four taps, all before limit. It returns nil if there
-// are fewer samples than taps.
+// padToFours changes filters to a multiple of four taps, by zeros at the end. Filters that would
+// then read beyond limit start earlier. It returns nil if there are fewer samples than taps.
 func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
 	n := (taps + 3) &^ 3
 	if int(limit) < n {
@@ -210,7 +212,8 @@ func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int3
 	return to, out, n
 }
 
-// padToPairs changes filters to an even number of taps that start at even samples.
+// padToPairs changes filters to an even number of taps that start at even samples, by zeros at both
+// ends.
 func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 	n := (taps + 2) &^ 1
 	to := make([]int32, len(position))
@@ -222,6 +225,7 @@ func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, i
 	return to, out, n
 }
 
+// unsuitableError returns the error for a form that the kernels do not support.
 func unsuitableError(f *FrameForm) error {
 	return robocache.Unsupported("CUDA", nil, "frames of this size").
 		Expected("", fmt.Sprintf("%d×%d", f.Width, f.Height))

@@ -146,6 +146,7 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 	t.Logf("%d shapes", ran)
 }
 
+// TestFramesOnGPU runs checkFrames with 20 seeds.
 func TestFramesOnGPU(t *testing.T) {
 	d := device(t)
 	for seed := range uint64(20) {
@@ -249,6 +250,7 @@ func checkRows(t *testing.T, d *Device) {
 	}
 }
 
+// TestRowsOnGPU runs checkRows.
 func TestRowsOnGPU(t *testing.T) { checkRows(t, device(t)) }
 
 // TestFrameTimes prints the time of frames on an idle device, for one and many per launch. This is

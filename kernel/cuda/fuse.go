@@ -47,7 +47,8 @@ func (f *fuseBuilder) addCalls() error {
 	for i := range f.op.Series {
 		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
 	}
-	if f.batch == 0 || f.rows == 0 && !checks || f.cols == 0 && f.op.Valid == nil && !checks {
+	isEmpty := f.rows == 0 || f.cols == 0 && f.op.Valid == nil
+	if f.batch == 0 || isEmpty && !checks {
 		return nil
 	}
 	if f.rows > math.MaxInt32/2 {
@@ -70,7 +71,7 @@ func (f *fuseBuilder) addCalls() error {
 	if checks {
 		f.l.before = f.checkValues
 	}
-	if f.rows == 0 {
+	if f.rows == 0 { // only the check runs; nil calls would mean a closed Launch
 		f.l.calls = []call{}
 		return nil
 	}
@@ -83,6 +84,7 @@ func (f *fuseBuilder) addCalls() error {
 	return nil
 }
 
+// tooLargeError returns the error for n elements of an axis. what names them.
 func tooLargeError(op, what string, n int) error {
 	return robocache.ResourceLimit(op, nil, "too many %s", what).
 		Expected("at most 2^30", fmt.Sprint(n))
@@ -96,8 +98,8 @@ type fuseGroup struct {
 	kind          fuseKind
 	vector        int // columns per thread in the fast kernels; else 1
 	p             fuseParams
-	wide, narrow  int // numbers of the calls for vectors and for single columns
-	grids         [2]uint32
+	wide, narrow  int       // numbers of the calls for vectors and for single columns
+	grids         [2]uint32 // grids of these two calls
 	alignments    []alignment
 }
 
@@ -107,8 +109,10 @@ type alignment struct {
 	bytes  uintptr
 }
 
+// isMet reports whether the address of the tensor has the alignment.
 func (n alignment) isMet(addrs []uintptr) bool { return addrs[n.tensor]%n.bytes == 0 }
 
+// fuseKind selects the kernels for a group of streams.
 type fuseKind uint8
 
 const (
@@ -138,6 +142,7 @@ func (g *fuseGroup) describeGroup() error {
 	if v := op.Valid; v != nil {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
+	// A fast kernel must support every stream of the group.
 	lean := op.Counts == nil
 	mapped := true
 	isDenseOut := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
@@ -160,6 +165,7 @@ func (g *fuseGroup) describeGroup() error {
 	case mapped && g.cols > 0:
 		g.kind = fuseMapped
 	}
+	// Append the rare settings to the table, if the kernel reads them.
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		x := &p.s[i-g.from]
@@ -251,25 +257,22 @@ func timeSteps(t *kernel.Tensor) (entry, row int64) {
 // fitsInt32 reports whether the fast kernels can compute offsets with this stride in 32 bits.
 func fitsInt32(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
-// chooseVector chooses how many neighboring columns a thread computes at once. This is limited by
-// the extent and strides of each stream, and by 16 bytes of the larger side. The alignment of
-// addresses is checked in each run.
+// chooseVector chooses how many neighboring columns a thread computes at once: 8, 4 or 1. This is
+// limited by the extent and strides of each stream, and by 16 bytes of the larger side. size is the
+// size of a result element. The alignment of addresses is checked in each run.
 func (g *fuseGroup) chooseVector(size int) {
 	p := &g.p
 	widest := 4
 	if g.kind == fuseLean && size == 2 {
 		widest = 8
 	}
-	for e := widest; e > 1; e /= 2 {
-		if e == 2 {
-			return
-		}
-		out := int64(e * size)
+	for e := widest; e >= 4; e /= 2 {
+		out := int64(e * size) // bytes of a vector of the result
 		ok := p.outRow%out == 0 && (g.f.batch == 1 || p.outEntry%out == 0)
 		for i := g.from; i < g.to && ok; i++ {
 			s := &g.f.op.Series[i]
 			x := &p.s[i-g.from]
-			in := int64(e * s.Values.DType.Size())
+			in := int64(e * s.Values.DType.Size()) // bytes of a vector of the values
 			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 &&
 				(g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
 		}
@@ -280,7 +283,8 @@ func (g *fuseGroup) chooseVector(size int) {
 	}
 }
 
-// addGroupCalls adds the group's calls to the Launch.
+// addGroupCalls adds the group's calls to the Launch, with the kernels that are fastest for it.
+// table is the device address of the paramTable.
 func (g *fuseGroup) addGroupCalls(table uintptr) {
 	p := g.p
 	p.table = table
@@ -331,7 +335,8 @@ func (g *fuseGroup) recordAlignments() {
 	}
 }
 
-// addTiled adds one call of a kernel that takes fuseParams. It returns the number of the call.
+// addTiled adds one call of the kernel name, which takes fuseParams. vector is the number of
+// columns per thread. It returns the number of the call.
 func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fuseWay) int {
 	f := g.f
 	p := &params
@@ -368,7 +373,8 @@ func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fus
 	return n
 }
 
-// bindAddresses binds the addresses of the group to the parameters of a call.
+// bindAddresses binds the addresses of the group to the parameters of call n. stream returns the
+// parameters of stream i of the group.
 func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *streamHead) {
 	l, op := g.f.l, g.f.op
 	l.bind(n, &h.targets, &op.Targets)
@@ -386,7 +392,7 @@ func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *stream
 }
 
 // chooseCall enables the call for vectors if all addresses are aligned. Otherwise it enables the
-// call for single columns.
+// call for single columns. A call with grid 0 is disabled.
 func (g *fuseGroup) chooseCall(addrs []uintptr) {
 	calls := g.f.l.calls
 	grids := g.grids

@@ -58,6 +58,7 @@ func (f *fetcher) fetchTensor(t *kernel.Tensor) *kernel.Tensor {
 	return f.fetchStrided(t.DType, t.Shape, stride, f.addrs[f.l.number[t]])
 }
 
+// fetchStrided copies a tensor at addr to the host, including the memory between its elements.
 func (f *fetcher) fetchStrided(
 	d robocache.DType,
 	shape, stride []int,
@@ -78,6 +79,8 @@ func (f *fetcher) fetchStrided(
 	return t
 }
 
+// fetchBytes copies memory at from to b. The first call waits for the stream. After an error, it
+// does nothing.
 func (f *fetcher) fetchBytes(b []byte, from uintptr) {
 	if f.err == nil && !f.waited {
 		f.err = f.l.launcher.waitStream(f.stream)

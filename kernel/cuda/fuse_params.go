@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs mirror those of src/fuse.cuh: same order, same sizes (fuse_params_test.go).
+// The structs mirror those of src/fuse.cuh, which documents the fields. The order and the sizes
+// must be equal (fuse_test.go).
 
 // fuseExtra mirrors Extra.
 type fuseExtra struct {
@@ -79,12 +80,14 @@ type fuseParams struct {
 // statistics, and channels of quaternions.
 type paramTable struct{ b []byte }
 
+// padTo appends zeros up to a multiple of n bytes.
 func (t *paramTable) padTo(n int) {
 	for len(t.b)%n != 0 {
 		t.b = append(t.b, 0)
 	}
 }
 
+// appendFloats appends numbers and returns their offset in the table.
 func (t *paramTable) appendFloats(v []float32) int32 {
 	t.padTo(16)
 	at := len(t.b)
@@ -162,8 +165,8 @@ func hasEpilogue(e *kernel.Epilogue) bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-// fastKernels reports which fast kernels support a stream. lean needs equal types and no epilogue;
-// mapped supports an epilogue and casts.
+// fastKernels reports which fast kernels support a stream with values of type from and results of
+// type to. lean needs equal types and no epilogue; mapped supports an epilogue and casts.
 func fastKernels(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
@@ -172,10 +175,10 @@ func fastKernels(
 	if rule.Mode > kernel.Next || e.Augment != nil {
 		return false, false
 	}
-	half := func(d robocache.DType) bool {
+	isSmallFloat := func(d robocache.DType) bool {
 		return d == robocache.Float32 || d == robocache.Float16 || d == robocache.BFloat16
 	}
-	lean = from == to && half(from) && !hasEpilogue(e)
-	mapped = half(to) && (half(from) || from == robocache.Uint8)
+	lean = from == to && isSmallFloat(from) && !hasEpilogue(e)
+	mapped = isSmallFloat(to) && (isSmallFloat(from) || from == robocache.Uint8)
 	return lean, mapped
 }

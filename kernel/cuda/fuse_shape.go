@@ -47,6 +47,7 @@ func (g *fuseGroup) chooseShape(
 	tile := int(p.rows)
 	streams := int(p.streams)
 	if g.kind == fuseAny {
+		// A block computes a tile of one stream. Smaller tiles give enough blocks for the chip.
 		threads = 256
 		tile = min(tile, 32)
 		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(streams)
@@ -56,13 +57,14 @@ func (g *fuseGroup) chooseShape(
 		}
 	} else {
 		vectors := int(p.vectors)
-		// each thread makes a few rows
+		// Each thread computes a few rows.
 		threads = min(threadsFor(vectors), max(128, (int(p.rows)*vectors/unroll+31)&^31))
 		if g.kind == fuseMapped && p.batch > int64(4*c.processors) {
-			// these kernels use many registers, so small blocks fill a multiprocessor better (fuse
-			// of three streams, B 4096: 211 µs, with 320 threads 251 µs)
+			// These kernels use many registers, so small blocks fill a multiprocessor better.
+			// Measured with three streams and B = 4096: 211 µs, and 251 µs with 320 threads.
 			threads = min(threads, 160)
 		}
+		// A row is cut into chunks of columns, one for each block.
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
@@ -74,6 +76,7 @@ func (g *fuseGroup) chooseShape(
 		}
 		p.work = blocks()
 	}
+	// Shared memory: spans, plan rows, and pivots.
 	p.tile = int32(tile)
 	p.tiles = int32(ceilDiv(int64(p.rows), int64(tile)))
 	at := spanBytes * streams
@@ -89,9 +92,10 @@ func (g *fuseGroup) chooseShape(
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
 }
 
-// tileRows returns the best number of target rows for a block, by measurements on an H200. Entries
-// with few rows are not divided. Otherwise each thread gets two rounds of work, or more if a tile
-// needs samples of all timestamps.
+// tileRows returns the best number of target rows for a block, by measurements on an H200. lanes is
+// the number of rows that the threads of a block compute at once. Entries with few rows are not
+// divided. Otherwise each thread gets two rounds of work, or more if a tile needs samples of all
+// timestamps.
 func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
@@ -116,10 +120,11 @@ func (p *fuseParams) hasLongStream() bool {
 	return false
 }
 
+// align16 rounds n up to a multiple of 16.
 func align16(n int) int { return (n + 15) &^ 15 }
 
-// stagedShape is shape for the kernels that read whole entries. The grid has as many blocks as the
-// chip can run at once.
+// stagedShape is chooseShape for the kernels that read whole entries. The grid has as many blocks
+// as the chip can run at once.
 func (g *fuseGroup) stagedShape(
 	p *fuseParams,
 	vector int,
@@ -138,10 +143,10 @@ func (g *fuseGroup) stagedShape(
 	} else if n := int(p.vectors); n > 0 {
 		// Choose the block size that gives the most threads with columns on a multiprocessor,
 		// within the limits of registers and shared memory.
-		most := 0
+		mostBusy := 0
 		for t := 160; t <= 512; t += 32 {
-			if used := t / n * n * stagedBlocks(c, stagedBytes(p), t); used > most {
-				most, threads = used, t
+			if busy := t / n * n * stagedBlocks(c, stagedBytes(p), t); busy > mostBusy {
+				mostBusy, threads = busy, t
 			}
 		}
 	}
@@ -151,7 +156,8 @@ func (g *fuseGroup) stagedShape(
 	return uint32(threads), uint32(min(p.batch, blocks)), uint32(bytes)
 }
 
-// stagedBlocks returns how many blocks of a staged kernel fit on a multiprocessor.
+// stagedBlocks returns how many blocks of a staged kernel fit on a multiprocessor. They are limited
+// by shared memory (each block needs 1 KB more), by threads, and by registers (80 per thread).
 func stagedBlocks(c chip, bytes, threads int) int {
 	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 }
@@ -208,7 +214,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	if g.kind == fuseAny || !isNanoseconds || p.rows > 1024 || !fillsChip {
 		return fuseTiles
 	}
-	var in, out int64
+	var in, out int64 // bytes of an entry that are read and written
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		x := &p.s[i-g.from]
@@ -234,7 +240,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	case g.vector > 1 && g.kind == fuseLean && in < 2*out && fillsOften && g.cols/4 <= 512:
 		how = fuseWhole
 	}
-	switch fuseChoice {
+	switch fuseChoice { // tests only
 	case "tiles":
 		how = fuseTiles
 	case "whole":
@@ -250,6 +256,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 	if how == fuseTiles {
 		return how
 	}
+	// Two blocks must fit on a multiprocessor. The layout is computed on a copy of p.
 	q := *p
 	g.layoutShared(&q, how, 1)
 	if stagedBytes(&q) > c.shared/2 {
@@ -259,7 +266,7 @@ func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
 }
 
 // bufferCount returns two if several blocks with two buffers fit on a multiprocessor, else one.
-// With two buffers, loads start earlier.
+// With two buffers, loads start earlier. It computes the size on a copy of p.
 func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 	q := *p
 	g.layoutShared(&q, how, 2)
@@ -273,12 +280,13 @@ func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 	return 2
 }
 
-// choosePivots chooses how many timestamps of each stream are kept in shared memory. If a tile
-// needs many of them, all are kept. Otherwise enough are kept that the rest of a search takes a few
-// steps in one or two cache lines. It returns the total number. alone means one stream at a time.
+// choosePivots chooses how many timestamps of each stream are kept in shared memory (pivots). If a
+// tile needs many of them, all are kept. Otherwise enough are kept that the rest of a search takes
+// a few steps in one or two cache lines. choosePivots returns the total number. alone means that a
+// block handles one stream at a time, so that all streams use the same memory.
 func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
-	budget := 24 << 10 / 8
+	budget := 24 << 10 / 8 // timestamps in 24 KB
 	if !alone {
 		budget = max(budget/streams, 64)
 	}
@@ -303,18 +311,19 @@ func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	return total
 }
 
-// threadsFor returns a block size for rows with the given number of vectors. It is a multiple of 32
-// near 256 that leaves few threads idle.
+// threadsFor returns the number of threads of a block for rows of the given number of vectors. It
+// tries the multiples of 32 from 128 to 320 and takes the one that leaves the fewest threads idle.
+// Sizes far from 256 must be better by 1 percent per 32 threads.
 func threadsFor(vectors int) int {
-	best, most := 256, 0.0
+	best, bestScore := 256, 0.0
 	for n := 128; n <= 320; n += 32 {
-		used := float64(n/vectors*vectors) / float64(n)
-		if vectors > n {
+		busy := float64(n/vectors*vectors) / float64(n)
+		if vectors > n { // a row takes several rounds
 			rounds := (vectors + n - 1) / n
-			used = float64(vectors) / float64(rounds*n)
+			busy = float64(vectors) / float64(rounds*n)
 		}
-		if used -= 0.02 * math.Abs(float64(n-256)) / 64; used > most {
-			best, most = n, used
+		if score := busy - 0.02*math.Abs(float64(n-256))/64; score > bestScore {
+			best, bestScore = n, score
 		}
 	}
 	return best

@@ -60,6 +60,8 @@ func TestFuseLayout(t *testing.T) {
 	}
 }
 
+// TestFuseSweepOnSimulator compares random operations with the reference, without the direct
+// kernels.
 func TestFuseSweepOnSimulator(t *testing.T) {
 	limitDirect(t, 0)
 	d := simulator(t, sim.Options{Seed: 1}, "fuse", "any", "apply", "grad")

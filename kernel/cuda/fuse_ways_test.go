@@ -30,6 +30,7 @@ type wayCase struct {
 	kernel      string // expected kernel
 }
 
+// op returns an operation of the case with random values and times.
 func (c wayCase) op(seed uint64) *kernel.FuseOp {
 	r := rand.New(rand.NewPCG(seed, 7))
 	op := &kernel.FuseOp{}
@@ -131,6 +132,7 @@ const (
 	u8  = robocache.Uint8
 )
 
+// wayCases are operations that the plans compute in different ways.
 var wayCases = []wayCase{
 	{
 		batch:   20,
@@ -290,6 +292,7 @@ func ways(t *testing.T, h *Hosted) {
 	}
 }
 
+// isNaN reports whether a 16-bit or 32-bit floating-point element is a NaN.
 func isNaN(d robocache.DType, b []byte) bool {
 	switch d {
 	case f32:
@@ -301,12 +304,14 @@ func isNaN(d robocache.DType, b []byte) bool {
 	return binary.LittleEndian.Uint16(b)&0x7fff > 0x7f80
 }
 
+// TestWaysOnSimulator runs the cases with two orders of threads, one of them with checked memory.
 func TestWaysOnSimulator(t *testing.T) {
 	for _, o := range []sim.Options{{Seed: 1}, {Seed: 3, Checked: true}} {
 		ways(t, &Hosted{d: simulator(t, o, "fuse", "any")})
 	}
 }
 
+// TestWaysOnGPU runs the cases on a GPU.
 func TestWaysOnGPU(t *testing.T) {
 	d := device(t)
 	ways(t, &Hosted{d: d, stream: stream(t, d)})

@@ -35,6 +35,7 @@ const (
 	attrSharedPerBlock = 97 // maximum that a block may opt into
 )
 
+// openGPU opens the device with the driver's number and retains its primary context.
 func openGPU(number int) (*gpu, error) {
 	d, err := loadDriver()
 	if err != nil {
@@ -94,7 +95,8 @@ func (g *gpu) driverError(what string, code int32) error {
 }
 
 // enter makes the device's context current on this thread and locks the goroutine to the thread.
-// The caller must call leave. On a framework's thread the primary context is already current.
+// pushed reports whether the context was not current before. The caller must call leave, after an
+// error too. On a framework's thread the primary context is already current.
 func (g *gpu) enter() (pushed bool, code int32) {
 	runtime.LockOSThread()
 	s := scratch.Get().(*scratchWords)
@@ -106,6 +108,7 @@ func (g *gpu) enter() (pushed bool, code int32) {
 	return code == 0, code
 }
 
+// leave undoes enter. pushed is the result of enter.
 func (g *gpu) leave(pushed bool) {
 	if pushed {
 		s := scratch.Get().(*scratchWords)
@@ -195,7 +198,8 @@ func (g *gpu) launchCall(k *call, stream uintptr) error {
 	return nil
 }
 
-// launchKernel calls the driver's launch function.
+// launchKernel calls the driver's launch function and returns its result. It uses cuLaunchKernelEx
+// if the driver has it, because only this function supports an early start.
 func (g *gpu) launchKernel(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	if g.launchEx != 0 {
 		s.launch = launchConfig{
@@ -252,12 +256,15 @@ func (g *gpu) limitError(k *call, f *function) error {
 		)
 }
 
+// chipInfo implements launcher.
 func (g *gpu) chipInfo() chip { return g.chip }
 
+// waitStream implements launcher.
 func (g *gpu) waitStream(stream uintptr) error {
 	return g.callDriver("finish a stream", g.f.StreamSynchronize, stream)
 }
 
+// isCapturing implements launcher. It returns false if the driver cannot answer.
 func (g *gpu) isCapturing(stream uintptr) bool {
 	pushed, code := g.enter()
 	s := scratch.Get().(*scratchWords)

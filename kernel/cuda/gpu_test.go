@@ -69,6 +69,7 @@ func word(t testing.TB, d *Device, a uintptr, i int) uint32 {
 	return binary.LittleEndian.Uint32(b)
 }
 
+// stream returns a new stream that is freed after the test.
 func stream(t testing.TB, d *Device) uintptr {
 	t.Helper()
 	s, err := d.NewStream()
@@ -114,6 +115,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestLaunchOnGPU launches kernels of probe.cu: with and without an early start, and with the
+// largest shared memory.
 func TestLaunchOnGPU(t *testing.T) {
 	d := device(t)
 	for _, n := range []int{0, 1, 31, 1000, 1 << 20} {

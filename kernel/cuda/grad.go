@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// gradParams mirrors Grad of src/grad.cu.
+// gradParams mirrors Grad of src/grad.cu, which documents the fields.
 type gradParams struct {
 	times, rows, targets, out, grad                      uintptr
 	batch, work, raggedRows                              int64

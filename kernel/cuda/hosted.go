@@ -29,8 +29,11 @@ type region struct {
 	addr uintptr
 }
 
+// startAddress returns the address of the first byte on the host.
 func (r *region) startAddress() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(r.data))) }
-func (r *region) endAddress() uintptr   { return r.startAddress() + uintptr(len(r.data)) }
+
+// endAddress returns the address after the last byte on the host.
+func (r *region) endAddress() uintptr { return r.startAddress() + uintptr(len(r.data)) }
 
 // mergeRegions merges overlapping memory of tensors: an output may be columns of a larger tensor,
 // and two outputs may be columns of the same tensor.
@@ -111,6 +114,7 @@ func (h *Hosted) runWith(op kernel.Op, f func() error) (err error) {
 	}
 	switch op := op.(type) {
 	case *kernel.FuseGradOp:
+		// The reference checks the times with a FuseOp on the same stream without columns.
 		s, out := op.Series, op.Out
 		s.Epilogue = kernel.Epilogue{}
 		s.Rule.Quats = nil

@@ -28,6 +28,8 @@ func TestRegions(t *testing.T) {
 // and disables the check of the order of times.
 type graphed struct{ *Hosted }
 
+// Run implements kernel.Backend. An operation that must check values cannot be captured: it runs
+// without a graph, or without Validate.
 func (g graphed) Run(op kernel.Op) error {
 	switch op := op.(type) {
 	case *kernel.FuseOp:

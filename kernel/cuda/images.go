@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// imagePart mirrors ImagePart of src/images.cu.
+// imagePart mirrors ImagePart of src/images.cu, which documents the fields.
 type imagePart struct {
 	src, draws, out, table               uintptr
 	work, bytes                          int64

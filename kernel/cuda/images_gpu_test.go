@@ -11,6 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
+// TestImagesOnGPU compares augmented images with the vectors and the reference, with and without
+// graphs.
 func TestImagesOnGPU(t *testing.T) {
 	d := device(t)
 	hosted := &Hosted{d: d, stream: stream(t, d)}

@@ -18,12 +18,12 @@ type launcher interface {
 	// waitStream blocks until the work on the stream is done, and returns the error of that work.
 	waitStream(stream uintptr) error
 	isCapturing(stream uintptr) bool // a graph is being captured, so waiting is not allowed
-	prepareKernel(k *call) error     // loads the kernel, so that launch does not have to
+	prepareKernel(k *call) error     // loads the kernel, so that launchCall does not have to
 	chipInfo() chip
 	checkOwner(addr uintptr) error // an error if the device cannot access the address
 
 	allocMemory(n int) (uintptr, error) // device memory
-	freeMemory(addr uintptr)            // frees memory of alloc or upload
+	freeMemory(addr uintptr)            // frees memory of allocMemory or uploadBytes
 	// uploadBytes returns new device memory with these bytes. It works during the capture of a
 	// graph too.
 	uploadBytes(b []byte) (uintptr, error)
@@ -46,15 +46,16 @@ type chip struct {
 // call is one launch of a kernel.
 type call struct {
 	kernel string // its extern "C" name
-	// number of blocks, one-dimensional because grid.y and grid.z are limited to 65,535. 0: nothing
-	// is launched
+	// grid is the number of blocks. It is one-dimensional, because grid.y and grid.z are limited to
+	// 65,535. If it is 0, nothing is launched.
 	grid   uint32
 	block  uint32 // threads
 	shared uint32 // dynamic shared memory, bytes
-	// the bytes of the one parameter struct, 8-aligned if it has 8-byte fields (see paramsOf)
+	// params holds the bytes of the only parameter, a struct (see paramsOf). It is aligned to 8
+	// bytes if the struct has fields of 8 bytes.
 	params []byte
-	// programmatic dependent launch: the kernel may start before the previous launch has ended, and
-	// waits by itself. Ignored below sm_90
+	// early requests a programmatic dependent launch: the kernel may start before the previous
+	// launch has ended, and waits for it by itself. It is ignored below sm_90.
 	early  bool
 	args   func() string // describes arguments in errors of a failed launch; may be nil
 	device any           // launcher-specific state of a prepared kernel
@@ -117,7 +118,8 @@ func (l *Launch) addCall(k call) int {
 	return len(l.calls) - 1
 }
 
-// bind binds the address of a tensor to a field of a call's parameters. A nil tensor is ignored.
+// bind binds the address of a tensor to a field of the parameters of call n: each run writes the
+// address to the field. A nil tensor is ignored.
 func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
 	if t != nil {
 		start := uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
@@ -134,6 +136,7 @@ type deviceTables struct {
 	captured bool
 }
 
+// free frees the memory, unless a graph may still use it.
 func (t *deviceTables) free() {
 	if t.captured {
 		return
@@ -210,6 +213,7 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 	return err
 }
 
+// launchCalls writes the addresses to the parameters and launches the calls. Caller must hold l.mu.
 func (l *Launch) launchCalls(addrs []uintptr, stream uintptr) error {
 	if l.tables != nil && !l.tables.captured && l.launcher.isCapturing(stream) {
 		l.tables.captured = true
@@ -232,15 +236,19 @@ func (l *Launch) launchCalls(addrs []uintptr, stream uintptr) error {
 	return nil
 }
 
+// closedError returns the error of a run after Close.
 func (l *Launch) closedError() error {
 	return robocache.Misuse(l.op, nil, "the launch is closed")
 }
 
+// addressCountError returns the error for a wrong number of addresses.
 func (l *Launch) addressCountError(addrs []uintptr) error {
 	return robocache.Misuse(l.op, nil, "addresses").
 		Expected(fmt.Sprint(len(l.sizes)), fmt.Sprint(len(addrs)))
 }
 
+// alignmentError returns the error for the address of tensor i, which is not aligned to its
+// elements.
 func (l *Launch) alignmentError(i int, addr uintptr) error {
 	return robocache.Unsupported(l.op, robocache.Where{"tensor": i},
 		"address is no multiple of the element").

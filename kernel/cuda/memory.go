@@ -115,14 +115,16 @@ func (d *Device) Driver() int {
 	return d.gpu.lib.CUDA()
 }
 
+// memoryInfo returns the free and the total memory of the device, in bytes.
 func (g *gpu) memoryInfo() (free, total int64, err error) {
 	words := new([2]uintptr)
 	err = g.callDriver("tell its memory", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
 	return int64(words[0]), int64(words[1]), err
 }
 
-// allocMemory rounds up to whole words. Atomics on the last byte of a bit field need a whole word.
-// The driver allocates multiples of 512 anyway, but compute-sanitizer checks the requested size.
+// allocMemory implements launcher. It rounds up to whole words, because atomics on the last byte of
+// a bit field need a whole word. The driver allocates multiples of 512 anyway, but
+// compute-sanitizer checks the requested size.
 func (g *gpu) allocMemory(n int) (uintptr, error) {
 	p := new(uintptr)
 	code := g.relaxed(
@@ -177,6 +179,7 @@ func (g *gpu) checkOwner(addr uintptr) error {
 	return nil
 }
 
+// freeMemory implements launcher.
 func (g *gpu) freeMemory(addr uintptr) {
 	_ = g.relaxed(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
 }
@@ -196,8 +199,8 @@ func (g *gpu) relaxed(f func() int32) int32 {
 	})
 }
 
-// uploadBytes copies on its own stream, because the legacy stream must not be used while another
-// one is captured.
+// uploadBytes implements launcher. It copies on its own stream, because the legacy stream must not
+// be used while another one is captured.
 func (g *gpu) uploadBytes(b []byte) (uintptr, error) {
 	addr, err := g.allocMemory(len(b))
 	if err != nil {
@@ -230,10 +233,12 @@ func (g *gpu) uploadBytes(b []byte) (uintptr, error) {
 	return addr, nil
 }
 
+// clearMemory implements launcher.
 func (g *gpu) clearMemory(addr uintptr, n int, stream uintptr) error {
 	return g.callDriver("clear memory", g.f.MemsetD8Async, addr, 0, uintptr(n), stream)
 }
 
+// copyIn implements launcher.
 func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
 	return g.callDriver(
 		"copy to the device",
@@ -245,6 +250,7 @@ func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
 	)
 }
 
+// copyOut implements launcher.
 func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
 	return g.callDriver(
 		"copy from the device",

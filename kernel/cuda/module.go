@@ -22,8 +22,8 @@ type module struct {
 type function struct {
 	handle     uintptr
 	maxThreads int
-	maxShared  int // dynamic, in bytes
-	early      bool
+	maxShared  int  // dynamic, in bytes
+	early      bool // supports an early start; see module.early
 }
 
 // Attributes of functions (CUfunction_attribute).
@@ -37,7 +37,7 @@ const (
 // it (devsrc_test.go). It returns nil for a source that it does not replace.
 var imageOverride func(source string, c chip) ([]byte, error)
 
-// prepareKernel finds the kernel. It loads the kernel's module at the first use.
+// prepareKernel implements launcher. It stores the *function of the kernel in k.device.
 func (g *gpu) prepareKernel(k *call) error {
 	if k.device != nil {
 		return nil
@@ -50,6 +50,8 @@ func (g *gpu) prepareKernel(k *call) error {
 	return nil
 }
 
+// kernelFunction returns the kernel with the given name. It loads the module of its source file
+// once; an error of loading is returned by later calls too.
 func (g *gpu) kernelFunction(name string) (*function, error) {
 	source := images.Source(name)
 	if source == "" {
@@ -125,6 +127,8 @@ func (g *gpu) loadModule(source string) *module {
 	return m
 }
 
+// findFunction looks up a kernel in a module, reads its limits and allows it the maximal shared
+// memory.
 func (g *gpu) findFunction(m *module, name string) (*function, error) {
 	b := append([]byte(name), 0)
 	handle, v := new(uintptr), new(int32)

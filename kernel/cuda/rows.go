@@ -17,12 +17,17 @@ type rowsParams struct {
 	blocks, _ int32
 }
 
+// rowsArea mirrors Area of src/frames.cu.
 type rowsArea struct {
-	bytes, from, to, fromAt, toAt int64
-	rows, row                     int32 // row: number of threads for one row
+	bytes        int64 // of a row
+	from, to     int64 // distances between rows
+	fromAt, toAt int64 // offsets of the first row
+	rows         int32
+	row          int32 // number of threads for one row
 }
 
-// Rows is a form of copies: rows of up to two areas. A copy of n bytes is one row of n bytes.
+// Rows describes what one copy moves: the rows of up to two areas. A plain copy of n bytes has one
+// area with one row of n bytes.
 type Rows [2]Area
 
 // Area is a block of rows with Bytes bytes each. Its first row starts FromAt and ToAt bytes after

@@ -37,12 +37,15 @@ func (d *Device) FreeStream(s uintptr) {
 	}
 }
 
+// newStream implements launcher. Flag 1 is CU_STREAM_NON_BLOCKING: the stream does not wait for the
+// legacy stream.
 func (g *gpu) newStream() (uintptr, error) {
 	s := new(uintptr)
 	err := g.callDriver("make a stream", g.f.StreamCreate, ptr(s), 1)
 	return *s, err
 }
 
+// freeStream implements launcher.
 func (g *gpu) freeStream(s uintptr) {
 	_ = g.callDriver("give a stream back", g.f.StreamDestroy_v2, s)
 }
@@ -89,8 +92,8 @@ func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error)
 	if err != nil {
 		return us, err
 	}
-	events := new([2]uintptr)
-	ms := new(float32) // start, end
+	events := new([2]uintptr) // start, end
+	ms := new(float32)
 	for i := range events {
 		if err := g.callDriver("make an event", g.f.EventCreate, ptr(&events[i]), 0); err != nil {
 			return us, err

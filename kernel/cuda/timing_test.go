@@ -33,6 +33,8 @@ func (d *Device) Time(calls, rounds int, f func(i int, stream uintptr) error) (T
 	return graph.time(stream, calls, rounds)
 }
 
+// time replays the graph rounds times. calls is the number of launches in the graph; times are per
+// launch.
 func (gr *Graph) time(stream uintptr, calls, rounds int) (Timing, error) {
 	var all []float64
 	for round := range rounds + 2 { // two to warm up

@@ -47,6 +47,7 @@ func fillTrajectories(values, times []byte, b int) {
 	}
 }
 
+// targets50 returns 50 targets at 50 Hz.
 func targets50() []byte {
 	b := make([]byte, 50*8)
 	for i := range 50 {
@@ -55,6 +56,7 @@ func targets50() []byte {
 	return b
 }
 
+// prepareFuse prepares op; an error ends the test.
 func prepareFuse(t *testing.T, d *Device, op *kernel.FuseOp) *Launch {
 	t.Helper()
 	l, err := d.Prepare(op)

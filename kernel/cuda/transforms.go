@@ -11,11 +11,11 @@ import (
 
 // transformAxis mirrors Axis of src/images.cu.
 type transformAxis struct {
-	first     uintptr
+	first     uintptr // the table of axisTable
 	to, shift int32
 }
 
-// transformPart mirrors TransformPart of src/images.cu.
+// transformPart mirrors TransformPart of src/images.cu, which documents the fields.
 type transformPart struct {
 	src, draws, out, table                                      uintptr
 	work                                                        int64
@@ -89,6 +89,7 @@ func transformsCall(p *transformParams) call {
 	}
 }
 
+// flagOf returns 1 for true, as an int32 field of a kernel's parameters.
 func flagOf(b bool) int32 {
 	if b {
 		return 1
@@ -96,7 +97,8 @@ func flagOf(b bool) int32 {
 	return 0
 }
 
-// setScaler uploads the tables of the part's scaler.
+// setScaler uploads the tables of the part's scaler and sets the fields of x that describe it. It
+// does nothing if the part is not scaled.
 func (l *Launch) setScaler(x *transformPart, part *kernel.ImagePart) error {
 	if part.Scale.Filter == "" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// tsdfParams mirrors TSDF of src/tsdf.cu.
+// tsdfParams mirrors TSDF of src/tsdf.cu, which documents the fields.
 type tsdfParams struct {
 	depth, value, weight                                                     uintptr
 	depthRow, depthColumn, valueX, valueY, valueZ, weightX, weightY, weightZ int64
@@ -22,6 +22,7 @@ type tsdfParams struct {
 	_                                                                        [3]uint8
 }
 
+// prepareIntegrate prepares the update of a TSDF with a depth image. One thread updates one voxel.
 func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if max(h, w) > math.MaxUint32 {

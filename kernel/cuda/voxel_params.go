@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// voxelParams mirrors Voxel of src/voxel.cuh.
+// voxelParams mirrors Voxel of src/voxel.cuh, which documents the fields.
 type voxelParams struct {
 	points, features, index                                                          uintptr
 	out, coords, rows, counts, found, stats, scratch                                 uintptr
@@ -47,6 +47,7 @@ const (
 // voxelHead is the size of Head of src/voxel.cuh in bytes, rounded up.
 const voxelHead = 64
 
+// flag returns 1 for true, as a uint8 field of a kernel's parameters.
 func flag(b bool) uint8 {
 	if b {
 		return 1
@@ -143,6 +144,7 @@ func (p *voxelParams) setQuick(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.rowBytes, p.axisBytes = int32(row), int32(axis)
 }
 
+// setSparse sets the strides of the sparse results.
 func (p *voxelParams) setSparse(op *kernel.VoxelOp) {
 	p.capacity = int64(op.Coords.Shape[0])
 	p.coordsRow, p.coordsColumn = int64(op.Coords.Step(0)), int64(op.Coords.Step(1))
@@ -156,6 +158,8 @@ func (p *voxelParams) setSparse(op *kernel.VoxelOp) {
 	}
 }
 
+// setDense sets the strides of the dense result, and whether kernels may address it by a flat index
+// (flat) or write four numbers at once (wide).
 func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	o := op.Out
 	p.outType = uint8(o.DType)
@@ -164,7 +168,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		p.flat = flag(o.Step(0) == 1)
 		return
 	}
-	first := 0
+	first := 0 // axis of x
 	if l.Batched {
 		p.outEntry = int64(o.Step(0))
 		first = 1
@@ -180,8 +184,8 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	}
 	// If neighboring cells are a fixed distance apart, in C order, an index is enough. The stride
 	// of an axis with one element is ignored.
-	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
-	run := p.outZ
+	hasStride := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
+	run := p.outZ // distance of neighboring cells
 	if op.Grid[2] == 1 {
 		run = p.outY
 		if op.Grid[1] == 1 {
@@ -189,7 +193,7 @@ func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		}
 	}
 	z, y := int64(op.Grid[2]), int64(op.Grid[1])
-	regular := even(1, p.outY, run*z) && even(0, p.outX, run*z*y)
+	regular := hasStride(1, p.outY, run*z) && hasStride(0, p.outX, run*z*y)
 	p.wide = flag(regular && p.outColumn == 1 && (run|p.outEntry)%4 == 0)
 	p.flat = flag(regular && run == pitch && (pitch == 1 || p.outColumn == 1))
 	if regular {

@@ -17,6 +17,7 @@ type voxelPlan struct {
 	bytes  int // size of scratch
 }
 
+// voxelStep is one launch of a voxelPlan.
 type voxelStep struct {
 	kernel              string
 	grid, block, shared uint32
@@ -36,11 +37,15 @@ const (
 	maxBuckets = 2048
 )
 
+// ceilDiv returns a/b, rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // log2Ceil returns the smallest n with 2^n ≥ x.
 func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
 
+// planVoxels chooses the kernels for op. Counts and occupancies of large grids use atomics in
+// global memory (voxel_hit). All other results use two kernels: tiles of points are sorted by
+// bucket, then each bucket of cells is computed in shared memory.
 func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	l, err := op.Layout()
 	if err != nil {
@@ -49,19 +54,20 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	plan := &voxelPlan{}
 	p := &plan.params
 	p.setLayout(op, l)
-	points := int64(l.Rows)
+	points := int64(l.Rows) // of all entries
 	if p.entries != offsetEntries {
 		points *= int64(l.Batch)
 	}
 	chip := d.launcher.chipInfo()
 	clear := voxelStep{kernel: "voxel_clear", grid: uint32(chip.processors * 4), block: 512}
 	switch {
-	case l.Batch == 0:
+	case l.Batch == 0: // only the statistics are cleared
 		clear.grid = 1
 		plan.steps = []voxelStep{clear}
 		plan.bytes = voxelHead + voxelAlign
 		return plan, nil
 	case !op.Mode.Featured() && p.sparse == 0 && !plan.countsInBuckets(points):
+		// Points are counted with atomics in global memory. Bits are first counted as words.
 		p.tile = 10
 		plan.cutTiles(points)
 		hit := voxelStep{kernel: "voxel_hit", grid: p.tiles, block: 256, early: true}
@@ -81,6 +87,9 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		return plan, nil
 	}
 	plan.planBuckets(op, points, chip)
+	// The kernels of planBuckets write every cell of a dense result. If buckets are lists, they
+	// write occupied cells only, so the result is cleared first. FailOutside needs an initialized
+	// first field of scratch.
 	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
 		plan.steps = append([]voxelStep{clear}, plan.steps...)
 	} else if op.Outside == kernel.FailOutside {
@@ -95,7 +104,7 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 }
 
 // countsInBuckets reports whether points are counted by buckets in shared memory. Grids with too
-// many cells use atomics in global memory.
+// many cells use atomics in global memory instead.
 func (v *voxelPlan) countsInBuckets(points int64) bool {
 	p := &v.params
 	if p.cells > maxBuckets/2<<countShift {
@@ -104,7 +113,7 @@ func (v *voxelPlan) countsInBuckets(points int64) bool {
 	return p.bit == 0 || p.batch == 1 || p.cells%8 == 0 // each byte of bits must be in one bucket
 }
 
-// cutTiles computes the number of tiles of 2^tile points.
+// cutTiles computes the number of tiles of 2^tile points. A tile has points of one entry only.
 func (v *voxelPlan) cutTiles(points int64) {
 	p := &v.params
 	tiles := points>>p.tile + p.batch
@@ -120,12 +129,12 @@ func (v *voxelPlan) cutTiles(points int64) {
 func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	p := &v.params
 	counts := !op.Mode.Featured() && p.sparse == 0
-	rounds, threads := 4, 1024
+	rounds, threads := 4, 1024 // a block handles rounds × threads points
 	if points > 1<<20 {
 		rounds, threads = 16, 512
 	}
 	if counts {
-		threads /= 2 // there are long runs, so tiles can be small
+		threads /= 2 // a tile has many points per bucket, so tiles can be small
 	}
 	for rounds == 4 && threads > 128 && max(p.rowsIn, 1) <= int64(rounds*threads/2) {
 		threads /= 2 // small entries
@@ -140,7 +149,7 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	shift := p.bucketShift(counts, widest, points)
 	p.shift = uint32(shift)
 	p.buckets = uint32(ceilDiv(p.cells, 1<<shift))
-	p.pitch = (p.buckets + 2) &^ 1
+	p.pitch = (p.buckets + 2) &^ 1 // buckets+1 numbers, rounded up to an even number
 	p.list = flag(shift > widest && !counts)
 	p.huge = flag(p.list != 0 && uint32(shift)+p.tile > 32)
 	if p.huge != 0 {
@@ -148,12 +157,14 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	}
 	v.assignAreas(points)
 
+	// The first kernel sorts the points of each tile by bucket.
 	tile := voxelStep{
 		kernel: fmt.Sprintf("voxel_tile_%d", rounds),
 		grid:   max(p.tiles, 1),
 		block:  uint32(threads),
 		shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3),
 	}
+	// The second kernel computes the cells of each bucket.
 	second := voxelStep{
 		kernel: "voxel_count",
 		grid:   uint32(min(p.batch*int64(p.buckets), math.MaxUint32)),
@@ -171,9 +182,11 @@ func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	v.steps = []voxelStep{tile, second}
 }
 
-// bucketShift returns the logarithm of the cells in a bucket. widest is the logarithm of the most
-// cells that a block can count.
+// bucketShift returns the logarithm of the number of cells in a bucket. counts means that points
+// are counted without features. widest is the logarithm of the most cells that a block can count in
+// shared memory.
 func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
+	// Start with 1024 buckets per entry, or 256 for counts.
 	shift := log2Ceil(ceilDiv(p.cells, 1024))
 	if counts {
 		shift = log2Ceil(ceilDiv(p.cells, 256))
@@ -182,6 +195,7 @@ func (p *voxelParams) bucketShift(counts bool, widest int, points int64) int {
 	hasTooMany := shift > widest && p.cells>>widest > maxBuckets
 	switch {
 	case isSparse || hasTooMany:
+		// The points of a bucket are listed and sorted. Aim at 256 points per bucket.
 		perBucket := bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))
 		shift = max(log2Ceil(p.cells)-perBucket+1, widest+1)
 	case shift > widest:
@@ -213,7 +227,8 @@ func addKernel(mode kernel.VoxelMode) string {
 	return "voxel_add"
 }
 
-// addShared sets the space for the points of a bucket, and returns the shared memory of a block.
+// addShared sets p.room, the space for the points of a bucket in bytes, and returns the shared
+// memory of a block.
 func (p *voxelParams) addShared(points int64, chip chip) uint32 {
 	cells := 0
 	perPoint := int64(voxelListed * 3 / 2)
@@ -221,13 +236,15 @@ func (p *voxelParams) addShared(points int64, chip chip) uint32 {
 		cells = max(1<<p.shift, 8)
 		perPoint = 2 * voxelOrdered // twice the average of a bucket
 	}
+	// The average space of a bucket, limited by what several blocks on a multiprocessor can have.
 	space := max(perPoint*points/max(p.batch*int64(p.buckets), 1), 1024)
 	space = min(space, 64<<10, int64(chip.shared-16<<10))
 	p.room = uint32(space) &^ 15
-	return uint32(6*cells) + p.room
+	return uint32(6*cells) + p.room // a cell has a uint32 and a uint16
 }
 
-// assignAreas assigns the areas of scratch.
+// assignAreas assigns the areas of scratch and sets its size. Each area starts at a multiple of
+// voxelAlign.
 func (v *voxelPlan) assignAreas(points int64) {
 	p := &v.params
 	at := int64(voxelHead)

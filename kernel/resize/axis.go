@@ -2,7 +2,7 @@ package resize
 
 import "math"
 
-// triangle is the bilinear filter.
+// triangle is the bilinear filter, which falls linearly from 1 at x = 0 to 0 at x = ±1.
 func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
 // lanczos3 is the Lanczos filter of radius 3.
@@ -13,6 +13,7 @@ func lanczos3(x float64) float64 {
 	return sinc(x) * sinc(x/3)
 }
 
+// sinc returns sin(πx)/(πx), and 1 for x = 0.
 func sinc(x float64) float64 {
 	if x == 0 {
 		return 1
@@ -26,21 +27,21 @@ func newAxis(from, to int) *Axis {
 	return &Axis{From: from, To: to, First: make([]int32, 0, to), Start: make([]int32, 1, to+1)}
 }
 
-// addInts appends an output with integer weights.
+// addInts appends an output that is the sum of the samples from first on, with integer weights.
 func (a *Axis) addInts(first int, weights ...int32) {
 	a.First = append(a.First, int32(first))
 	a.Weights = append(a.Weights, weights...)
 	a.Start = append(a.Start, int32(len(a.Weights)))
 }
 
-// addFloats appends an output with float32 weights.
+// addFloats is addInts for float32 weights.
 func (a *Axis) addFloats(first int, weights ...float32) {
 	a.First = append(a.First, int32(first))
 	a.Floats = append(a.Floats, weights...)
 	a.Start = append(a.Start, int32(len(a.Floats)))
 }
 
-// padWeights sets the padded weights.
+// padWeights sets the unexported fields of the axis, which the loops over pixels read.
 func (a *Axis) padWeights(arithmetic Arithmetic) {
 	if arithmetic == Fixed {
 		for i, first := range a.First {
@@ -49,7 +50,7 @@ func (a *Axis) padWeights(arithmetic Arithmetic) {
 		}
 	}
 	for i := range a.To {
-		a.taps = max(a.taps, (a.Count(i)+3)&^3)
+		a.taps = max(a.taps, (a.Count(i)+3)&^3) // rounded up to a multiple of 4
 	}
 	a.padded = make([]uint64, a.To*a.taps)
 	a.paddedReal = make([]float32, a.To*a.taps)
@@ -65,8 +66,9 @@ func (a *Axis) padWeights(arithmetic Arithmetic) {
 	}
 }
 
-// nearestAxis selects the sample at the center of each output. Pillow adds the scale up, which
-// decides about centers between two samples.
+// nearestAxis selects the sample at the center of each output. It adds the scale up instead of
+// multiplying it, as Pillow does. The rounding errors of the sum decide about centers between two
+// samples.
 func nearestAxis(from, to int) *Axis {
 	a := newAxis(from, to)
 	scale := float64(from) / float64(to)
@@ -76,8 +78,8 @@ func nearestAxis(from, to int) *Axis {
 	return a
 }
 
-// filterRows returns the first sample and the normalized weights of each output of a filter whose
-// support widens when it scales down.
+// filterRows returns the first sample and the normalized weights of each output. f is the filter;
+// it is 0 beyond radius. When the axis is scaled down, the filter is widened by the scale.
 func filterRows(from, to int, radius float64, f func(float64) float64) ([]int, [][]float64) {
 	scale := float64(from) / float64(to)
 	widening := max(scale, 1)
@@ -122,8 +124,8 @@ func pilAxis(from, to int, radius float64, f func(float64) float64) *Axis {
 	return a
 }
 
-// torchAxis returns the axis of torch for uint8: weights have as many fractional bits as keep the
-// largest weight within int16.
+// torchAxis returns the axis of torch for uint8. Its weights have as many fractional bits as
+// possible without the largest weight leaving int16.
 func torchAxis(from, to int) *Axis {
 	firsts, rows := filterRows(from, to, 1, triangle)
 	largest := 0.0
@@ -142,8 +144,8 @@ func torchAxis(from, to int) *Axis {
 	return a
 }
 
-// tensorflowAxis returns the axis of TensorFlow's ScaleAndTranslate with the filter lanczos3. Its
-// positions are float32.
+// tensorflowAxis returns the axis of TensorFlow's ScaleAndTranslate with the filter lanczos3. It
+// computes in float32 as TensorFlow does; the conversions round each operation.
 func tensorflowAxis(from, to int) *Axis {
 	a := newAxis(from, to)
 	inverse := 1 / (float32(to) / float32(from))
@@ -175,15 +177,16 @@ func tensorflowAxis(from, to int) *Axis {
 	return a
 }
 
-// setCV2 sets the axes of cv2.resize. INTER_AREA averages cells when neither axis is enlarged, else
-// it interpolates. INTER_LINEAR averages when both axes are halved.
+// setCV2 sets the axes of cv2.resize. INTER_AREA averages the source samples of each cell when
+// neither axis is enlarged; otherwise it interpolates. INTER_LINEAR averages when both axes are
+// halved. A cell is the part of the source that one output covers.
 func (s *Scaler) setCV2(k scalerKey) {
-	wide, high := k.fromWidth%k.toWidth == 0, k.fromHeight%k.toHeight == 0
-	across, down := k.fromWidth/k.toWidth, k.fromHeight/k.toHeight
-	isHalf := wide && high && across == 2 && down == 2
+	wholeCells := k.fromWidth%k.toWidth == 0 && k.fromHeight%k.toHeight == 0
+	across, down := k.fromWidth/k.toWidth, k.fromHeight/k.toHeight // samples per cell
+	isHalf := wholeCells && across == 2 && down == 2
 	isArea := k.filter == CV2Area && k.fromWidth >= k.toWidth && k.fromHeight >= k.toHeight
 	switch {
-	case isHalf || isArea && wide && high:
+	case isHalf || isArea && wholeCells:
 		s.Arithmetic, s.Gain = Floats, 1/float32(across*down)
 		if isHalf {
 			s.Bias = 0.125 // rounds half up: sums are multiples of 1/4
@@ -206,7 +209,8 @@ func (s *Scaler) setCV2(k scalerKey) {
 	}
 }
 
-// cellSums returns the axis of cells of a whole number of samples.
+// cellSums returns the axis of cells that cover a whole number of samples, with weight 1 for each
+// sample.
 func cellSums(from, to int) *Axis {
 	a := newAxis(from, to)
 	n := from / to
@@ -220,12 +224,13 @@ func cellSums(from, to int) *Axis {
 	return a
 }
 
-// cellMeans returns the axis of cells that cover parts of samples. Parts below 1/1000 do not count.
+// cellMeans returns the axis of cells that cover fractions of samples. A fraction below 1/1000 is
+// ignored, as in cv2.
 func cellMeans(from, to int) *Axis {
 	a := newAxis(from, to)
 	scale := float64(from) / float64(to)
 	for i := range to {
-		begin := float64(float64(i) * scale)
+		begin := float64(float64(i) * scale) // the cell covers begin to end
 		end := begin + scale
 		width := min(scale, float64(from)-begin)
 		hi := min(int(math.Floor(end)), from-1)
@@ -245,15 +250,16 @@ func cellMeans(from, to int) *Axis {
 	return a
 }
 
-// cv2Linear returns the two samples and weights of each output. With isArea, an enlarged sample
-// keeps its value except where two samples meet.
+// cv2Linear returns the two samples and weights of each output. With isArea, it uses cv2's rule for
+// enlarging under INTER_AREA: an output lies on one sample, except where it crosses the border
+// between two.
 func cv2Linear(from, to int, isArea bool) *Axis {
 	a := newAxis(from, to)
 	a.Shift = 11
 	inverse := float64(to) / float64(from)
 	scale := 1 / inverse
 	for i := range to {
-		first, part := 0, float32(0)
+		first, part := 0, float32(0) // left sample, and weight of the right one
 		if isArea {
 			first = int(math.Floor(float64(float64(i) * scale)))
 			part = float32(float64(i+1) - float64(float64(first+1)*inverse))

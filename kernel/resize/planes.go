@@ -54,7 +54,7 @@ func (s *Scaler) selectPixels(dst Plane, src []byte, stride int) {
 	}
 }
 
-// rowsOf returns the range of source rows that output rows top to top+height use.
+// rowsOf returns the range of source rows that output rows top … top+height-1 use.
 func (a *Axis) rowsOf(top, height int) (lo, hi int) {
 	lo, hi = a.From, 0
 	for i := top; i < top+height; i++ {
@@ -63,11 +63,11 @@ func (a *Axis) rowsOf(top, height int) (lo, hi int) {
 	return lo, hi
 }
 
-// clipShifted returns the high part of a sum as a byte.
+// clipShifted returns v without its fractional bits, clipped to a byte.
 func clipShifted(v int32, shift int32) byte {
 	v >>= uint(shift) & 31
 	if uint32(v) > 255 {
-		v = ^(v >> 31) & 255
+		v = ^(v >> 31) & 255 // 0 if v is negative, else 255
 	}
 	return byte(v)
 }
@@ -100,9 +100,11 @@ func (s *Scaler) scaleBytes(dst Plane, src []byte, stride int, room *scratch) {
 	}
 }
 
-// sumPairs computes outputs left, left+1 … of two rows at a time.
+// sumPairs computes outputs left, left+1 … of two rows at a time. Each element of pairs holds a
+// pixel of the first row in its low half and the pixel below it in its high half. One
+// multiplication by a sign-extended weight thus handles both rows.
 func (a *Axis) sumPairs(first, second []byte, pairs []uint64, left int) {
-	half := uint64(1) << (a.Shift - 1)
+	half := uint64(1) << (a.Shift - 1) // rounds half up
 	half |= half << 32
 	second = second[:len(first)]
 	starts := a.First[left:][:len(first)]
@@ -114,9 +116,8 @@ func (a *Axis) sumPairs(first, second []byte, pairs []uint64, left int) {
 			v, w := (*[8]uint64)(values), (*[8]uint64)(padded[8*x:])
 			sum += v[0]*w[0] + v[1]*w[1] + v[2]*w[2] + v[3]*w[3] +
 				v[4]*w[4] + v[5]*w[5] + v[6]*w[6] + v[7]*w[7]
-			low := int32(sum)
-			first[x] = clipShifted(low, a.Shift)
-			second[x] = clipShifted(int32((sum-uint64(int64(low)))>>32), a.Shift)
+			low, high := splitSums(sum)
+			first[x], second[x] = clipShifted(low, a.Shift), clipShifted(high, a.Shift)
 			continue
 		}
 		weights := padded[x*a.taps:][:a.taps]
@@ -124,16 +125,24 @@ func (a *Axis) sumPairs(first, second []byte, pairs []uint64, left int) {
 			v, w := (*[4]uint64)(values), (*[4]uint64)(weights)
 			sum += v[0]*w[0] + v[1]*w[1] + v[2]*w[2] + v[3]*w[3]
 		}
-		low := int32(sum)
-		first[x] = clipShifted(low, a.Shift)
-		second[x] = clipShifted(int32((sum-uint64(int64(low)))>>32), a.Shift)
+		low, high := splitSums(sum)
+		first[x], second[x] = clipShifted(low, a.Shift), clipShifted(high, a.Shift)
 	}
 }
 
-// sumRows computes row y of dst from rows that are pitch bytes apart.
+// splitSums returns the two signed sums that the halves of a word hold. A negative low sum has
+// borrowed 1 from the high half; the subtraction restores it.
+func splitSums(sum uint64) (low, high int32) {
+	low = int32(sum)
+	return low, int32((sum - uint64(int64(low))) >> 32)
+}
+
+// sumRows computes row y of dst as the weighted sum of rows that are pitch bytes apart. It handles
+// eight pixels at a time: the words a, b, c and d hold the sums of pixels 0 and 4, 1 and 5, 2 and
+// 6, 3 and 7.
 func sumRows(dst Plane, y int, rows []byte, pitch int, weights []int32, shift int32) {
 	const mask = 0x000000ff000000ff
-	half := uint64(1) << (shift - 1)
+	half := uint64(1) << (shift - 1) // rounds half up
 	half |= half << 32
 	to := dst.Pix[y*dst.Row:]
 	var out [8]byte
@@ -149,15 +158,15 @@ func sumRows(dst Plane, y int, rows []byte, pitch int, weights []int32, shift in
 			at += pitch
 		}
 		for k, v := range [4]uint64{a, b, c, d} {
-			low := int32(v)
-			out[k] = clipShifted(low, shift)
-			out[k+4] = clipShifted(int32((v-uint64(int64(low)))>>32), shift)
+			low, high := splitSums(v)
+			out[k], out[k+4] = clipShifted(low, shift), clipShifted(high, shift)
 		}
 		storePixels(to, &out, x, min(dst.Width-x, 8), dst.Step)
 	}
 }
 
-// storePixels writes n pixels from column x on.
+// storePixels writes n pixels to a row from column x on. step is the number of bytes between
+// pixels.
 func storePixels(to []byte, pixels *[8]byte, x, n, step int) {
 	if step == 1 {
 		copy(to[x:], pixels[:n])
@@ -169,11 +178,12 @@ func storePixels(to []byte, pixels *[8]byte, x, n, step int) {
 	}
 }
 
-// roundToByte rounds half to even and clips. The sum with 1.5·2^23 has no fractional bits.
+// roundToByte rounds half to even and clips. The sum with 1.5·2^23 has no fractional bits, so its
+// low bits are the rounded value. 0x4b400000 are the bits of 1.5·2^23.
 func roundToByte(v float32) byte {
 	i := int32(math.Float32bits(v+12582912)) - 0x4b400000
 	if uint32(i) > 255 {
-		i = ^(i >> 31) & 255
+		i = ^(i >> 31) & 255 // 0 if i is negative, else 255
 	}
 	return byte(i)
 }
@@ -208,7 +218,8 @@ func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, room *scratch) {
 	}
 }
 
-// sumReals computes outputs left, left+1 … of a row.
+// sumReals computes outputs left, left+1 … of a row in float32. The conversions round each product,
+// so that no compiler fuses it into a sum.
 func (a *Axis) sumReals(out, line []float32, left int) {
 	padded := a.paddedReal[left*a.taps:]
 	for x, start := range a.First[left:][:len(out)] {
@@ -233,7 +244,8 @@ func (a *Axis) sumReals(out, line []float32, left int) {
 	}
 }
 
-// sumFloatRows computes row y of dst, four pixels at a time.
+// sumFloatRows computes row y of dst as the weighted sum of rows that are pitch numbers apart, four
+// pixels at a time.
 func (s *Scaler) sumFloatRows(dst Plane, y int, rows []float32, pitch int, weights []float32) {
 	to := dst.Pix[y*dst.Row:]
 	var out [8]byte
@@ -259,6 +271,8 @@ func (s *Scaler) sumFloatRows(dst Plane, y int, rows []float32, pitch int, weigh
 func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
 	n := dst.Width
 	room.ints = slices.Grow(room.ints[:0], 2*n)[:2*n]
+	// Two blended source rows are kept, even rows in slot 0 and odd rows in slot 1. held has their
+	// numbers.
 	lines, held := [2][]int32{room.ints[:n], room.ints[n:]}, [2]int{-1, -1}
 	line := func(y int) []int32 {
 		y = min(max(y, 0), s.Y.From-1)
@@ -287,7 +301,8 @@ func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
 	}
 }
 
-// blendColumns computes a row of sums with 11 fractional bits.
+// blendColumns computes the outputs of a source row from column left on, as sums with 11 fractional
+// bits.
 func (a *Axis) blendColumns(out []int32, row []byte, left int) {
 	blends := a.blends[left:][:len(out)]
 	for x := range out {
@@ -296,8 +311,9 @@ func (a *Axis) blendColumns(out []int32, row []byte, left int) {
 	}
 }
 
-// blendRows blends two sums of columns. Each product loses 16 bits, as cv2's vector instructions
-// lose them.
+// blendRows blends two sums of columns, with 11 fractional bits, at the weights low and high, which
+// have 11 too. Of the 22 bits, each product loses 4 and then 16, as in cv2's vector instructions.
+// The sum is rounded half up.
 func blendRows(first, second, low, high int32) byte {
 	return byte(((low*(first>>4))>>16 + (high*(second>>4))>>16 + 2) >> 2)
 }

@@ -82,11 +82,12 @@ type Scaler struct {
 	Filter     Filter
 	Arithmetic Arithmetic
 	X, Y       *Axis
-	// of Floats: the result is round(sum × Gain + Bias)
+	// Gain and Bias are used by the arithmetic Floats: the result is round(sum × Gain + Bias).
 	Gain, Bias float32
 	isCopy     bool
 }
 
+// scalerKey identifies a Scaler.
 type scalerKey struct {
 	filter                                   Filter
 	fromHeight, fromWidth, toHeight, toWidth int
@@ -116,6 +117,7 @@ func New(filter Filter, fromHeight, fromWidth, toHeight, toWidth int) (*Scaler, 
 	return s.(*Scaler), nil
 }
 
+// newScaler builds the axes of a filter for two sizes that New has checked.
 func newScaler(k scalerKey) *Scaler {
 	s := &Scaler{Filter: k.filter, Gain: 1}
 	axis := func(build func(from, to int) *Axis) {
@@ -141,6 +143,7 @@ func newScaler(k scalerKey) *Scaler {
 	default:
 		axis(nearestAxis)
 	}
+	// Only the pass along the row uses padded weights.
 	s.X.padWeights(s.Arithmetic)
 	return s
 }

@@ -30,6 +30,7 @@ func planes(pixels []byte) []byte {
 	return out
 }
 
+// scaled returns an interleaved random image, scaled from size[0] × size[1] to size[2] × size[3].
 func scaled(t *testing.T, f Filter, size [4]int) []byte {
 	t.Helper()
 	h, w, toHeight, toWidth := size[0], size[1], size[2], size[3]
@@ -134,6 +135,7 @@ func TestPartOfAnImage(t *testing.T) {
 	}
 }
 
+// TestNewRejects checks the errors of New.
 func TestNewRejects(t *testing.T) {
 	if _, err := New("cv2-cubic", 2, 2, 2, 2); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)

@@ -30,6 +30,7 @@ const (
 	unitNorm          // x/255, then norm
 )
 
+// suffix is the end of the name of kernels with an epilogue.
 var suffix = map[epilogue]string{norm: "Norm", unitNorm: "UnitNorm"}
 
 // Offsets of the fields of rowArgs.
@@ -82,8 +83,10 @@ type rows struct {
 	base, step0 reg.GPVirtual
 }
 
+// memOperand returns the operand at base + disp.
 func memOperand(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
+// indexedOperand returns the operand at base + index·scale + disp.
 func indexedOperand(base, index reg.Register, scale, disp int) Mem {
 	return Mem{Base: base, Index: index, Scale: uint8(scale), Disp: disp}
 }
@@ -127,6 +130,8 @@ func writeLerp(src, dst kind, epi epilogue, stream bool) {
 	if k.left == nil {
 		MOVQ(memOperand(k.args, offWeight), weight)
 	}
+	// Round the weight to float32. If it is 0, only the left row is read. The addition shifts the
+	// sign out, so that -0 counts as 0.
 	VXORPS(k.w.AsX(), k.w.AsX(), k.w.AsX())
 	VCVTSD2SS(indexedOperand(weight, k.row, 8, 0), k.w.AsX(), k.w.AsX())
 	VMOVD(k.w.AsX(), k.t.As32())
@@ -152,6 +157,7 @@ func writeLerp(src, dst kind, epi epilogue, stream bool) {
 	JMP(LabelRef("row"))
 	Label("end")
 	if dst == f16 || dst == bf16 {
+		// Combine the largest magnitudes of all lanes into eight.
 		if k.blends16() {
 			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
 			VEXTRACTI128(U8(1), k.most2, k.most2.AsX())
@@ -210,6 +216,7 @@ func (k *rows) rowAddress(field int, p reg.GPVirtual) {
 	ADDQ(base, p)
 }
 
+// broadcastBits returns a register with the bits in all lanes of 32 bits.
 func (k *rows) broadcastBits(bits uint32) reg.VecVirtual {
 	y := YMM()
 	MOVL(U32(bits), k.t.As32())
@@ -218,6 +225,7 @@ func (k *rows) broadcastBits(bits uint32) reg.VecVirtual {
 	return y
 }
 
+// loadConstants loads the values that are the same for all rows.
 func (k *rows) loadConstants() {
 	if k.epi != plain {
 		k.a, k.b = loadField(k.args, offA), loadField(k.args, offB)
@@ -228,16 +236,16 @@ func (k *rows) loadConstants() {
 		VXORPS(k.zero, k.zero, k.zero)
 	}
 	if k.epi == unitNorm {
-		k.by255 = k.broadcastBits(0x437f0000)
+		k.by255 = k.broadcastBits(0x437f0000) // 255
 	}
 	switch k.dst {
-	case bf16:
+	case bf16: // constants of roundBFloat16
 		k.bias = k.broadcastBits(0x7fff)
 		k.one = k.broadcastBits(1)
 		k.quiet = k.broadcastBits(0x7fc0)
 		fallthrough
 	case f16:
-		k.magnitude = k.broadcastBits(0x7fff7fff)
+		k.magnitude = k.broadcastBits(0x7fff7fff) // clears signs
 		k.most = YMM()
 		VPXOR(k.most, k.most, k.most)
 	}
@@ -248,8 +256,9 @@ func (k *rows) loadConstants() {
 	}
 }
 
-// writeColumns writes the loops over one row. They handle eight columns at a time. The last eight
-// overlap the previous ones, so that nothing beyond the row is touched.
+// writeColumns writes the loops over one row, whose labels start with name. They handle 32 and then
+// eight columns at a time. The last eight overlap the previous ones, so that nothing beyond the row
+// is touched. Rows of less than eight columns handle four, or one at a time.
 func (k *rows) writeColumns(name string, blend bool) {
 	l := func(s string) string { return name + s }
 	// steps handles n columns at a time while that many are left. Then it jumps to the label then.
@@ -325,12 +334,11 @@ func (k *rows) step32(blend bool) {
 	}
 }
 
-// blends16 reports whether 16 columns are handled together. The even and odd groups of four are
-// then unpacked into two registers; packing them restores their order.
+// blends16 reports whether 16 columns are handled together, by stepBFloat16.
 func (k *rows) blends16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
 
-// stepBFloat16 blends 16 columns of bfloat16. Interleaved with zeros, their bits are those of
-// float32.
+// stepBFloat16 blends 16 columns of bfloat16, which are the high halves of float32. Interleaving
+// them with zeros gives two registers of eight float32; packing the results restores the order.
 func (k *rows) stepBFloat16(first int) {
 	m := func(p reg.Register) Mem { return indexedOperand(p, k.i, 2, 2*first) }
 	left, right := YMM(), YMM()
@@ -358,8 +366,9 @@ func (k *rows) stepBFloat16(first int) {
 	}
 }
 
-// roundBFloat16 rounds float32 to bfloat16, in the low halves. It tests for NaN first, because
-// rounding would turn some NaNs into infinity.
+// roundBFloat16 rounds n float32 in y to bfloat16, in the low halves: it adds 0x7fff and the lowest
+// bit that stays, and shifts. u is scratch. It tests for NaN first, because rounding would turn
+// some NaNs into infinity.
 func (k *rows) roundBFloat16(n int, y, u reg.VecVirtual) {
 	r := registerPart(y, n)
 	nan := YMM()

@@ -14,6 +14,7 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 )
 
+// main writes the files of both architectures to the folder -dir.
 func main() {
 	dir := flag.String("dir", "..", "where the package is")
 	flag.Parse()

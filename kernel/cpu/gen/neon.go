@@ -43,8 +43,10 @@ type neon struct {
 	epi      epilogue
 }
 
+// emitOp writes an instruction.
 func (k *neon) emitOp(format string, args ...any) { fmt.Fprintf(k, "\t"+format+"\n", args...) }
 
+// emitLabel writes a label.
 func (k *neon) emitLabel(name string) { fmt.Fprintf(k, "\n%s:\n", name) }
 
 // emitWord writes an instruction of words, for the v registers with the given numbers.
@@ -60,7 +62,7 @@ func laneList(n, v int) string {
 	return fmt.Sprintf("[V%d.S4]", v)
 }
 
-// loadFloat32 reads n float32 from the address in r and advances r.
+// loadFloat32 reads n float32 from the address in r into v and the next register, and advances r.
 func (k *neon) loadFloat32(n int, r string, v int) {
 	if n == 1 {
 		k.emitOp("FMOVS.P 4(%s), F%d", r, v)
@@ -69,7 +71,7 @@ func (k *neon) loadFloat32(n int, r string, v int) {
 	k.emitOp("VLD1.P %d(%s), %s", 4*n, r, laneList(n, v))
 }
 
-// loadRaw reads n elements of one or two bytes without conversion.
+// loadRaw reads n elements of one or two bytes into v without conversion, and advances r.
 func (k *neon) loadRaw(n, size int, r string, v int) {
 	switch {
 	case n*size >= 8:
@@ -139,8 +141,9 @@ func (k *neon) writeEpilogue(n int) {
 	}
 }
 
-// roundBFloat16 rounds float32 to bfloat16, in the low halves. It tests for NaN first, because
-// rounding would turn some NaNs into infinity.
+// roundBFloat16 rounds float32 to bfloat16, in the low halves: it adds 0x7fff and the lowest bit
+// that stays, and shifts. It tests for NaN first, because rounding would turn some NaNs into
+// infinity.
 func (k *neon) roundBFloat16(v int) {
 	k.emitWord("fcmeq", 16, v, v)
 	k.emitOp("VUSHR $16, V%d.S4, V17.S4", v)
@@ -151,6 +154,8 @@ func (k *neon) roundBFloat16(v int) {
 	k.emitOp("VBIF V16.B16, V26.B16, V%d.B16", v)
 }
 
+// storeColumns rounds n columns of V0 and V1, writes them and advances R13. For 16-bit results it
+// updates the largest magnitudes in V29.
 func (k *neon) storeColumns(n int) {
 	switch {
 	case k.dst == f32 && n == 1:
@@ -256,6 +261,7 @@ func (k *neon) writeColumns(name string, blend bool) {
 	k.emitOp("B %sTiny", name)
 }
 
+// loadRowAddress loads the address of a source row into to and advances the register index.
 func (k *neon) loadRowAddress(index, to string) {
 	k.emitOp("MOVW.P 4(%s), R19", index)
 	k.emitOp("MADD R19, R6, R7, %s", to)
@@ -280,9 +286,10 @@ func (k *neon) beginKernel(name string) {
 	}
 }
 
+// writeKernel writes a kernel that blends rows. Weight 0 copies the left row.
 func (k *neon) writeKernel(name string) {
 	k.beginKernel(name)
-	all := func(v, bits int) {
+	all := func(v, bits int) { // sets all lanes of a register
 		k.emitOp("MOVD $%#x, R19", bits)
 		k.emitOp("VDUP R19, V%d.S4", v)
 	}
@@ -293,14 +300,14 @@ func (k *neon) writeKernel(name string) {
 		}
 	}
 	if k.epi == unitNorm {
-		all(21, 0x437f0000)
+		all(21, 0x437f0000) // 255
 	}
-	if k.dst == bf16 {
+	if k.dst == bf16 { // constants of roundBFloat16
 		all(28, 0x7fff)
 		all(27, 1)
-		all(26, 0x7fc0)
+		all(26, 0x7fc0) // NaN
 	}
-	if k.dst != f32 {
+	if k.dst != f32 { // V30 clears signs, V29 holds the largest magnitudes
 		all(30, 0x7fff7fff)
 		k.emitOp("VEOR V29.B16, V29.B16, V29.B16")
 	}
@@ -308,6 +315,7 @@ func (k *neon) writeKernel(name string) {
 	k.emitOp("CBZ R1, end")
 	k.loadRowAddress("R3", "R11")
 	k.loadRowAddress("R4", "R12")
+	// V31 is the weight in float32. If it is 0, the left row is copied.
 	k.emitOp("FMOVD.P 8(R5), F31")
 	k.emitOp("FCVTDS F31, F31")
 	k.emitOp("FCMPS $(0.0), F31")

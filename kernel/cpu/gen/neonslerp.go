@@ -58,6 +58,7 @@ func (k *neon) writeSlerp() {
 	k.beginKernel("slerpF32")
 	k.emitOp("MOVD %d(R0), R22", offValid)
 	k.emitOp("MOVD $0, R20")
+	// Constants: V28 is 2^-44, V29 infinity, V30 the sign bit, V31 one.
 	for i, x := range []float64{0x1p-44, math.Inf(1), math.Copysign(0, -1), 1} {
 		k.emitOp("MOVD $%#016x, R19", math.Float64bits(x))
 		k.emitOp("VDUP R19, V%d.D2", 28+i)
@@ -80,6 +81,8 @@ func (k *neon) writeSlerp() {
 	k.emitOp("ADD R8, R2, R15")
 	k.emitOp("MOVD R9, R10")
 	k.emitLabel("quat")
+	// Load four components of both rows on each side, convert them to float64, and transpose them:
+	// each register then holds one component of both rows.
 	for side := range 2 {
 		for lane := range 2 {
 			k.emitOp("VLD1.P 16(R%d), [V%d.S4]", 11+2*side+lane, 16+2*side+lane)
@@ -90,6 +93,7 @@ func (k *neon) writeSlerp() {
 			k.emitOp("VZIP%d V%d.D2, V%d.D2, V%d.D2", 1+j%2, 21+j&2, 20+j&2, 4*side+j)
 		}
 	}
+	// Squared norms and dot product. A row is valid if both norms are positive and finite.
 	k.dotProduct(20, 0, 0)
 	k.dotProduct(21, 4, 4)
 	k.dotProduct(22, 0, 4)
@@ -102,6 +106,8 @@ func (k *neon) writeSlerp() {
 			k.emitOp("VAND V25.B16, V23.B16, V23.B16")
 		}
 	}
+	// V24 = 1/(n0·n1). V20 becomes 1/n1, V21 becomes 1/n0, and V22 the dot product of unit
+	// quaternions.
 	k.emitWord("dsqrt", 20, 20, 0)
 	k.emitWord("dsqrt", 21, 21, 0)
 	k.emitWord("dmul", 24, 20, 21)
@@ -109,12 +115,15 @@ func (k *neon) writeSlerp() {
 	for v := 20; v < 23; v++ {
 		k.emitWord("dmul", v, v, 24)
 	}
+	// 1/n1 gets the sign of the dot product d, which becomes positive. Rows with d < 2^-44 are left
+	// to the reference.
 	k.emitOp("VAND V30.B16, V22.B16, V25.B16")
 	k.emitOp("VEOR V25.B16, V20.B16, V20.B16")
 	k.emitOp("VEOR V25.B16, V22.B16, V22.B16")
 	k.emitWord("dcmgt", 24, 28, 22)
 	k.emitWord("dsub", 25, 31, 22)
 	k.emitWord("dmul", 22, 25, 25)
+	// V22 = u = acos²(d), by the polynomial of y = 1-d with separate even and odd powers.
 	k.emitOp("MOVD $slerpPoly<>(SB), R16")
 	even := k.evalPoly(len(tables[0]), 22, 8)
 	odd := k.evalPoly(len(tables[1]), 22, 10)
@@ -129,6 +138,7 @@ func (k *neon) writeSlerp() {
 		k.emitWord("dmul", v[1], v[1], s)
 		k.emitOp("SUB $%d, R16", 8*len(sinPoly))
 	}
+	// Divide both weights by S(u), and blend.
 	s := k.evalPoly(len(sinPoly), 22, 8)
 	k.emitWord("ddiv", s, 31, s)
 	k.emitWord("dmul", 21, 21, s)
@@ -138,6 +148,8 @@ func (k *neon) writeSlerp() {
 		k.emitWord("dmul", 4+j, 4+j, 20)
 		k.emitWord("dadd", j, j, 4+j)
 	}
+	// Write each row: the bits of a sample that is hit, or the blend. Note in valid (R22) rows that
+	// are invalid (0) or left to the reference (2).
 	for lane, result := range []string{"R21", "R15"} {
 		k.emitOp("VZIP%d V1.D2, V0.D2, V8.D2", 1+lane)
 		k.emitOp("VZIP%d V3.D2, V2.D2, V9.D2", 1+lane)

@@ -76,6 +76,7 @@ func writeBracket() {
 		VPUNPCKHQDQ(q, p, hi)
 		return lo, hi
 	}
+	// The guess for each row is rate·(t - start) + first. magic converts the difference to float64.
 	Label("four")
 	LEAQ(memOperand(row, 4), x)
 	CMPQ(x, rows)
@@ -96,13 +97,15 @@ func writeBracket() {
 	VPMINSD(most, k32, k32)
 	VMOVQ(k32, u)
 	VPEXTRQ(U8(1), k32, v)
+	// Copy the four guesses to general registers, for the loads of neighbours.
 	k := [4]reg.GPVirtual{GP64(), u, x, v}
 	MOVL(u.As32(), k[0].As32())
 	SHRQ(U8(32), u)
 	MOVL(v.As32(), x.As32())
 	SHRQ(U8(32), v)
 	lo, hi := neighbours(k)
-	// k += (s[k+1] ≤ t) - (s[k] > t)
+	// k += (s[k+1] ≤ t) - (s[k] > t). A comparison gives -1 if it is true: lo is -(s[k] > t), and
+	// hi is -(s[k+1] > t), to which 1 is added.
 	kk := YMM()
 	VPMOVSXDQ(k32, kk)
 	VPCMPGTQ(t, lo, lo)
@@ -118,7 +121,7 @@ func writeBracket() {
 	VPEXTRQ(U8(1), top, k[3])
 	VSHUFPS(U8(0x88), top, kk.AsX(), k32)
 	lo, hi = neighbours(k)
-	// 0 ≤ t-s[k] < s[k+1]-s[k] ≤ maxGap
+	// Check 0 ≤ t-s[k] < s[k+1]-s[k] ≤ maxGap for all four rows.
 	VPSUBQ(lo, t, t)
 	VPSUBQ(lo, hi, hi)
 	inside, bad := YMM(), YMM()

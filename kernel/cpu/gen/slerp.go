@@ -44,6 +44,7 @@ var (
 	}
 )
 
+// constants holds the memory of each constant that fourLanes has written.
 var constants = map[uint64]Mem{}
 
 // fourLanes returns a constant that is repeated in four lanes.
@@ -84,6 +85,8 @@ func polyHalves(coefficients []float64, y reg.VecVirtual) reg.VecVirtual {
 	return even
 }
 
+// transposeLanes transposes a 4×4 matrix of float64: rows of quaternions become vectors of one
+// component each, or the reverse.
 func transposeLanes(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
 	var t [4]reg.VecVirtual
 	for i := range t {
@@ -161,12 +164,14 @@ func writeSlerp() {
 		}
 		return transposeLanes(r)
 	}
+	// Each register of q0 and q1 holds one component of the left or right quaternions of four rows.
 	q0, q1 := load(offLeft), load(offRight)
 	square := func(q [4]reg.VecVirtual) reg.VecVirtual {
 		return sumComponents(func(j int, y reg.VecVirtual) { VMULPD(q[j], q[j], y) })
 	}
 	n0, n1 := square(q0), square(q1)
 	dot := sumComponents(func(j int, y reg.VecVirtual) { VMULPD(q1[j], q0[j], y) })
+	// A row is valid if both squared norms are positive and finite.
 	ok, finite := YMM(), YMM()
 	VXORPD(ok, ok, ok)
 	VCMPPD(U8(0x11), n0, ok, finite) // 0 < n
@@ -194,10 +199,12 @@ func writeSlerp() {
 	VANDPD(fourLanes(math.Copysign(0, -1)), dot, sign)
 	VXORPD(sign, r1, r1)
 	VXORPD(sign, dot, dot)
+	// Rows with d < 2^-44 are left to the reference.
 	near := sign
 	VCMPPD(U8(0x11), fourLanes(0x1p-44), dot, near)
 	again := GP32()
 	VMOVMSKPD(near, again)
+	// y = 1-d, and u = y·(acos²(1-y)/y).
 	y := dot
 	VSUBPD(dot, one, y)
 	u := polyHalves(acosPoly, y)
@@ -207,6 +214,7 @@ func writeSlerp() {
 	MOVQ(memOperand(a, offWeight), t)
 	VMOVUPD(indexedOperand(t, row, 8, 0), w1)
 	VSUBPD(w1, w0, w0)
+	// weight multiplies r by w·S(w²u).
 	weight := func(w, r reg.VecVirtual) {
 		v := YMM()
 		VMULPD(w, w, v)
@@ -216,6 +224,7 @@ func writeSlerp() {
 	}
 	weight(w0, r0)
 	weight(w1, r1)
+	// Divide both weights by S(u), and blend.
 	s := evalPoly(sinPoly, u)
 	VMOVUPD(fourLanes(1), w0)
 	VDIVPD(s, w0, s)

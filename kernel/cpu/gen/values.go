@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// loadRaw reads n elements without conversion, or through wide. A single element is read through a
-// general register.
+// loadRaw reads n elements of one or two bytes into y by the instruction wide, which may also
+// convert them. A single element is read through a general register by the instruction one.
 func (k *rows) loadRaw(
 	n int,
 	m Mem,
@@ -23,7 +23,8 @@ func (k *rows) loadRaw(
 	VMOVD(k.t.As32(), y.AsX())
 }
 
-// loadFloats reads n columns as float32. A copy between equal types reads them as bits.
+// loadFloats reads n columns as float32, from column first of the step on. p is the address of the
+// row. For float32 it is a copy of bits.
 func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
 	m := indexedOperand(p, k.i, k.src.size, first*k.src.size)
@@ -40,7 +41,7 @@ func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 		}
 	case k.src == bf16:
 		k.loadRaw(n, m, y, MOVWLZX, VPMOVZXWD)
-		VPSLLD(U8(16), r, r)
+		VPSLLD(U8(16), r, r) // bfloat16 is the high half of a float32
 	default:
 		k.loadRaw(n, m, y, MOVBLZX, VPMOVZXBD)
 		VCVTDQ2PS(r, r)
@@ -48,7 +49,8 @@ func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	return y
 }
 
-// writeEpilogue writes the epilogue.
+// writeEpilogue applies the epilogue to n columns of y, the first of which is column first of the
+// step.
 func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 	if k.epi == plain {
 		return
@@ -79,6 +81,8 @@ func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 	VMINPS(r, registerPart(k.hi, n), r)
 }
 
+// storeColumns rounds n columns of y and writes them from column first on. For 16-bit results it
+// updates the largest magnitudes.
 func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
 	r := registerPart(y, n)
 	m := indexedOperand(k.out, k.i, 4, 4*first)
@@ -110,6 +114,7 @@ func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
 	k.storeHalf(n, y, first)
 }
 
+// storeHalf writes n columns of two bytes from column first on.
 func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
 	m := indexedOperand(k.out, k.i, 2, 2*first)
 	switch {

@@ -35,8 +35,8 @@ func writeFlatten() {
 	mask := GP32()
 
 	Label("eight")
-	// Eight points fill three vectors. Their halves are loaded crosswise, so that shuffles within
-	// halves can separate the coordinates.
+	// Eight points fill three vectors, which are six halves of four numbers. m03 holds halves 0 and
+	// 3, and so on: shuffles within halves can then separate the coordinates.
 	m03, m14, m25 := YMM(), YMM(), YMM()
 	VMOVUPS(memOperand(p, 0), m03.AsX())
 	VINSERTF128(Imm(1), memOperand(p, 48), m03, m03)
@@ -51,6 +51,7 @@ func writeFlatten() {
 	VSHUFPS(Imm(2<<6|0<<4|3<<2|0), xy, m03, x)
 	VSHUFPS(Imm(3<<6|1<<4|2<<2|0), xy, yz, y)
 	VSHUFPS(Imm(3<<6|0<<4|3<<2|1), m25, yz, z)
+	// bad marks points outside. Each coordinate becomes its cell index.
 	bad, zero, t := YMM(), YMM(), YMM()
 	VXORPS(zero, zero, zero)
 	for a, q := range []reg.VecVirtual{x, y, z} {
@@ -67,6 +68,7 @@ func writeFlatten() {
 		VORPS(t, bad, bad)
 		VCVTTPS2DQ(q, q)
 	}
+	// The flat index (x·gy + y)·gz + z.
 	VPBROADCASTD(memOperand(g, 36), t)
 	VPMULLD(t, x, x)
 	VPADDD(y, x, x)

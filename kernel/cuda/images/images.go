@@ -56,6 +56,7 @@ func (i Image) Name() string {
 //go:embed data
 var data embed.FS
 
+// manifests reads the manifests once, by the name of the source.
 var manifests = sync.OnceValue(func() map[string]*Manifest {
 	out := map[string]*Manifest{}
 	names, _ := data.ReadDir("data")
@@ -77,6 +78,7 @@ var manifests = sync.OnceValue(func() map[string]*Manifest {
 	return out
 })
 
+// sources maps the name of each kernel to its source.
 var sources = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
 	for _, m := range manifests() {

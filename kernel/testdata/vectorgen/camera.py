@@ -1,4 +1,8 @@
-"""A depth image's pixels as points, by the words of kernels.md section 4: float32 step by step, fma by rationals."""
+"""Points of the pixels of a depth image, by section 4 of docs/kernels.md.
+
+Every step is rounded to float32; fma is computed with rationals.
+"""
+
 import math
 
 import numpy as np
@@ -9,6 +13,7 @@ f32 = np.float32
 
 
 def pixel(d, u, v, cam, scale, pose):
+    """Returns the point of a pixel with depth d, and 1 if the depth is valid."""
     z = f32(f32(d) * f32(scale))
     if z == 0 or not np.isfinite(z):
         return [math.nan] * 3, 0
@@ -18,6 +23,7 @@ def pixel(d, u, v, cam, scale, pose):
 
 
 def move(m, x, y, z):
+    """Returns the product of a 3×4 matrix and a point."""
     out = []
     for r in range(3):
         a = float(m[4 * r + 3])

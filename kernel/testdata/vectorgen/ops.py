@@ -1,8 +1,24 @@
-"""What Fuse, FuseGrad and Apply give, element by element, by the words of kernel/doc.go."""
+"""The results of FuseOp and FuseGradOp, element by element, by the rules of kernel/doc.go."""
+
 import math
 from fractions import Fraction as F
 
-from .numbers import FORMATS, INTS, arith, bits_of, fma, fused, h64, hexa, number, plain, rnd, sub, value_of, width
+from .numbers import (
+    FORMATS,
+    INTS,
+    arith,
+    bits_of,
+    fma,
+    fused,
+    h64,
+    hexa,
+    number,
+    plain,
+    rnd,
+    sub,
+    value_of,
+    width,
+)
 from .plan import Fail, plan_row
 from .tensor import Tensor, nested
 from .values import slerp_exact
@@ -10,13 +26,19 @@ from .values import slerp_exact
 
 class Norm:
     def __init__(self, kind, a, b):
-        self.kind, self.a, self.b = kind, [rnd(F(x), "float32") for x in a], [rnd(F(x), "float32") for x in b]
+        self.kind, self.a, self.b = (
+            kind,
+            [rnd(F(x), "float32") for x in a],
+            [rnd(F(x), "float32") for x in b],
+        )
 
     def json(self):
+        """Returns the fields as a case stores them."""
         f = lambda v: [hexa(bits_of(F(x) if x else x, "float32"), 32) for x in v]
         return {"kind": self.kind, "a": f(self.a), "b": f(self.b)}
 
     def run(self, x, channel, fmt):
+        """Returns x after this step, with each operation rounded to fmt."""
         a, b = self.a[channel], self.b[channel]
         if b == 0:
             return 0.0
@@ -31,9 +53,11 @@ class Epilogue:
         self.clip = clip and [rnd(F(x), "float32") for x in clip]
 
     def any(self):
+        """Reports whether the epilogue changes values."""
         return self.unit or self.norm or self.clip or self.augment
 
     def json(self):
+        """Returns the fields as a case stores them."""
         d = {}
         f32 = lambda x: hexa(bits_of(F(x) if x else x, "float32"), 32)
         if self.unit:
@@ -44,12 +68,20 @@ class Epilogue:
             d["clip"] = [f32(x) for x in self.clip]
         if self.augment:
             a = self.augment
-            d["augment"] = {"seed": str(a.seed), "epoch": str(a.epoch), "op": a.op, "noise": f32(a.noise), "dropout": f32(a.dropout), "scale": [f32(a.lo), f32(a.hi)]}
+            d["augment"] = {
+                "seed": str(a.seed),
+                "epoch": str(a.epoch),
+                "op": a.op,
+                "noise": f32(a.noise),
+                "dropout": f32(a.dropout),
+                "scale": [f32(a.lo), f32(a.hi)],
+            }
             if a.samples is not None:
                 d["augment"]["samples"] = [str(s) for s in a.samples]
         return d
 
     def run(self, x, sample, row, col, fmt):
+        """Returns x after this step, with each operation rounded to fmt."""
         if self.unit:
             x = arith("/", x, 255.0, fmt)
         if self.norm:
@@ -67,7 +99,7 @@ class Counts:
         self.overflow = self.nan = 0
 
     def store(self, x, out):
-        """The bits of a computed value in the output type."""
+        """Returns the bits of a computed value in the output type, and counts overflows and NaN."""
         if out in FORMATS:
             b = bits_of(F(x) if plain(x) and x else x, out)
             if b != "nan" and math.isinf(value_of(b, out)) and not math.isinf(x):
@@ -86,7 +118,11 @@ class Counts:
 
 
 def computed(plan, rows, rule, dt, out):
-    """A row before its epilogue: "zero", ("bits", row), or ("values", [(value, type)]), and its validity."""
+    """Returns a row before its epilogue: its kind, its contents and its validity.
+
+    Contents by kind: "zero" has None, "copy" has (bits, [(value, type)]), "values" has
+    [(value, type)], where type is the computing type.
+    """
     kind, l, r, w, valid = plan
     wide = dt == "float64" or dt not in FORMATS and out == "float64"
     cfmt = "float64" if wide else "float32"
@@ -120,11 +156,18 @@ def computed(plan, rows, rule, dt, out):
             res.append((x - P * math.floor((x - lo) / P), "float64"))
         return "values", res, valid
     ww = w if wide else rnd(F(w), "float32")
-    line = lambda a, b: (fused(ww, sub(load(b, cfmt), load(a, cfmt), cfmt), load(a, cfmt), cfmt), cfmt)
+    line = lambda a, b: (
+        fused(ww, sub(load(b, cfmt), load(a, cfmt), cfmt), load(a, cfmt), cfmt),
+        cfmt,
+    )
     res = [line(a, b) for a, b in zip(rows[l], rows[r])]
     if mode == "slerp":
         for q in rule.get("quats") or [[c, c + 1, c + 2, c + 3] for c in range(0, D, 4)]:
-            x = slerp_exact([float(number(rows[l][c], dt)) for c in q], [float(number(rows[r][c], dt)) for c in q], w)
+            x = slerp_exact(
+                [float(number(rows[l][c], dt)) for c in q],
+                [float(number(rows[r][c], dt)) for c in q],
+                w,
+            )
             if x is None:
                 valid = 0
             for i, c in enumerate(q):
@@ -133,10 +176,12 @@ def computed(plan, rows, rule, dt, out):
 
 
 def continuous(rows, rule, dt):
-    """Negates each quaternion that points away from the one before it."""
+    """Returns the rows with continuous signs (kernel.K20)."""
     rows = [list(r) for r in rows]
     top = 1 << (width(dt) - 1)
-    for q in rule.get("quats") or [[c, c + 1, c + 2, c + 3] for c in range(0, len(rows[0]) if rows else 0, 4)]:
+    for q in rule.get("quats") or [
+        [c, c + 1, c + 2, c + 3] for c in range(0, len(rows[0]) if rows else 0, 4)
+    ]:
         for i in range(1, len(rows)):
             a, b = [[number(rows[k][c], dt) for c in q] for k in (i - 1, i)]
             if plain(*a, *b) and sum(F(x) * F(y) for x, y in zip(a, b)) < 0:
@@ -146,7 +191,9 @@ def continuous(rows, rule, dt):
 
 
 def as_given(s, t, rule, eps):
-    """plan_row for times in seconds as they are: the interval is t0 < t <= t1 for modes that compute."""
+    """plan_row for the clock AsGiven: times are unchanged seconds, and modes that compute use the
+    interval t0 < t <= t1.
+    """
     mode, edge, gap = rule["mode"], rule["edge"], rule.get("max_gap", 0) / 1e9
     cut = mode in ("linear", "slerp", "angle")
     below = [i for i, x in enumerate(s) if (x < t if cut else x <= t)]
@@ -171,7 +218,9 @@ def as_given(s, t, rule, eps):
     elif s[k] == t:
         return (1, k, k, 0.0, 1)
     else:
-        take = {"previous": k, "next": k + 1, "nearest": k if t - s[k] <= s[k + 1] - t else k + 1}[mode]
+        take = {"previous": k, "next": k + 1, "nearest": k if t - s[k] <= s[k + 1] - t else k + 1}[
+            mode
+        ]
         row, length = (1, take, take, 0.0), abs(t - s[take])
     if gap and length > gap:
         if edge == "error":
@@ -181,7 +230,7 @@ def as_given(s, t, rule, eps):
 
 
 def entry_times(tensor, b, clock):
-    """One entry's times: ns, or under as_given seconds."""
+    """Returns the times of entry b: ns, or seconds under as_given."""
     x = nested(tensor)
     if len(tensor.shape) == 2:
         x = x[b]
@@ -195,12 +244,24 @@ class Series:
     """values: a Tensor [B,S,D], or [sum of S, D] with offsets."""
 
     def __init__(self, values, times, lengths=None, offsets=None, epilogue=None, name=None, **rule):
-        self.values, self.times, self.lengths, self.offsets, self.name = values, times, lengths, offsets, name
+        self.values, self.times, self.lengths, self.offsets, self.name = (
+            values,
+            times,
+            lengths,
+            offsets,
+            name,
+        )
         self.epilogue = epilogue or Epilogue()
         self.rule = {"mode": "linear", "edge": "clamp", **rule}
 
     def json(self):
-        d = {"values": self.values.json(), "times": self.times.json(), "mode": self.rule["mode"], "edge": self.rule["edge"]}
+        """Returns the fields as a case stores them."""
+        d = {
+            "values": self.values.json(),
+            "times": self.times.json(),
+            "mode": self.rule["mode"],
+            "edge": self.rule["edge"],
+        }
         if self.name:
             d["name"] = self.name
         for k in ("lengths", "offsets"):
@@ -220,38 +281,43 @@ class Series:
         return d
 
     def entry(self, b):
-        """First row and number of rows."""
+        """Returns the first row and the number of rows of entry b."""
         if self.offsets is not None:
             return self.offsets[b], self.offsets[b + 1] - self.offsets[b]
         return 0, self.lengths[b] if self.lengths is not None else self.values.shape[1]
 
     def plan(self, b, targets, clock, eps):
+        """Returns the plan row of each target for entry b."""
         first, n = self.entry(b)
-        s = entry_times(self.times, b, clock)[first:first + n]
+        s = entry_times(self.times, b, clock)[first : first + n]
         if clock == "as_given":
             return [as_given(s, t, self.rule, eps) for t in targets]
         return [plan_row(s, t, self.rule) for t in targets]
 
     def rows(self, b):
+        """Returns the rows of entry b, as bits."""
         first, n = self.entry(b)
         x = nested(self.values)
-        rows = (x if self.offsets is not None else x[b])[first:first + n]
-        return continuous(rows, self.rule, self.values.dtype) if self.rule.get("continuous") else rows
+        rows = (x if self.offsets is not None else x[b])[first : first + n]
+        return (
+            continuous(rows, self.rule, self.values.dtype) if self.rule.get("continuous") else rows
+        )
 
     def slack(self, out):
-        """How far a back end may be from the result, in each of the stream's columns (kernel.K5, kernel.K16); 0 = equal bits."""
+        """Returns the tolerance of the stream (kernel.K5, kernel.K16); 0 = equal bits."""
         s = 0.0
         e = self.epilogue
         if self.rule["mode"] == "slerp":
-            s = 2.0 ** -23 * max([1.0] + [2 / abs(b) for b in (e.norm.b if e.norm else []) if b])
+            s = 2.0**-23 * max([1.0] + [2 / abs(b) for b in (e.norm.b if e.norm else []) if b])
         if e.augment:
-            s = s * max(1.0, abs(e.augment.lo), abs(e.augment.hi)) + e.augment.noise * 2.0 ** -20
+            s = s * max(1.0, abs(e.augment.lo), abs(e.augment.hi)) + e.augment.noise * 2.0**-20
         if s:
-            s += {"float16": 2.0 ** -10, "bfloat16": 2.0 ** -7}.get(out, 0.0)
+            s += {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(out, 0.0)
         return s
 
 
 def finish(made, e, sample, row, cols, dt, out, counts):
+    """Returns the bits of a row after its epilogue and cast. made is the result of computed."""
     kind, x = made
     if kind == "zero":
         return [0] * cols
@@ -262,14 +328,21 @@ def finish(made, e, sample, row, cols, dt, out, counts):
     return [counts.store(e.run(v, sample, row, c, fmt), out) for c, (v, fmt) in enumerate(x)]
 
 
-def fuse(name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid_layout=None, **extra):
-    """A case of Fuse. out is the result's type."""
+def fuse(
+    name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid_layout=None, **extra
+):
+    """Returns a case of a FuseOp with its result. out is the type of the result."""
     s0 = series[0]
     B = len(s0.offsets) - 1 if s0.offsets is not None else s0.values.shape[0]
     T = targets.shape[-1]
     cols = [s.values.shape[-1] for s in series]
     counts, want, valid = Counts(), [], []
-    case = {"op": "fuse", "name": name, "series": [s.json() for s in series], "targets": targets.json()}
+    case = {
+        "op": "fuse",
+        "name": name,
+        "series": [s.json() for s in series],
+        "targets": targets.json(),
+    }
     if clock != "ns":
         case.update(clock=clock, epsilon=h64(eps))
     result = Tensor(out, [B, T, sum(cols)], **(out_layout or {}))
@@ -278,7 +351,10 @@ def fuse(name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid
         case["valid_out"] = Tensor("uint8", [B, T, len(series)], **valid_layout).json(memory=False)
     case.update(extra)
     try:
-        plans = [[s.plan(b, entry_times(targets, b, clock), clock, eps) for s in series] for b in range(B)]
+        plans = [
+            [s.plan(b, entry_times(targets, b, clock), clock, eps) for s in series]
+            for b in range(B)
+        ]
     except Fail as f:
         case["error"] = {"class": f.cls, "phrase": f.phrase}
         return case
@@ -303,7 +379,7 @@ def fuse(name, series, targets, out, clock="ns", eps=0.0, out_layout=None, valid
 
 
 def grad(name, series, targets, g, dtype=None, grad_layout=None, clock="ns", eps=0.0):
-    """A case of FuseGrad: g is the gradient of the result."""
+    """Returns a case of a FuseGradOp with its result. g is the gradient of the fused result."""
     dt = dtype or series.values.dtype
     wide = series.values.dtype == "float64"
     fmt = "float64" if wide else "float32"
@@ -327,9 +403,17 @@ def grad(name, series, targets, g, dtype=None, grad_layout=None, clock="ns", eps
                 else:
                     flat[at + l][c] = fused(arith("-", 1.0, w, fmt), v, flat[at + l][c], fmt)
                     flat[at + r][c] = fused(w, v, flat[at + r][c], fmt)
-    case = {"op": "fuse_grad", "name": name, "series": [series.json()], "targets": targets.json(), "gradient": g.json()}
+    case = {
+        "op": "fuse_grad",
+        "name": name,
+        "series": [series.json()],
+        "targets": targets.json(),
+        "gradient": g.json(),
+    }
     if clock != "ns":
         case.update(clock=clock, epsilon=h64(eps))
     case["out"] = Tensor(dt, series.values.shape, **(grad_layout or {})).json(memory=False)
-    case["want"] = [hexa(bits_of(F(x) if plain(x) and x else x, dt), width(dt)) for r in flat for x in r]
+    case["want"] = [
+        hexa(bits_of(F(x) if plain(x) and x else x, dt), width(dt)) for r in flat for x in r
+    ]
     return case

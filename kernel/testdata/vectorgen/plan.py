@@ -1,4 +1,4 @@
-"""From time to weights, by linear scan."""
+"""Plans: the samples and the weight of each target, by a linear search."""
 
 MODES = ["linear", "previous", "next", "nearest", "slerp", "angle", "mean"]
 EDGES = ["clamp", "mask", "extrapolate", "error"]
@@ -10,6 +10,9 @@ class Fail(Exception):
 
 
 def plan_row(s, t, o):
+    """Returns the plan row (kind, left, right, weight, valid) of target t, for timestamps s and
+    options o. Kinds are 0 zero, 1 copy, 2 blend and 3 window.
+    """
     mode, edge, gap = o["mode"], o["edge"], o.get("max_gap", 0)
     le = [i for i, x in enumerate(s) if x <= t]
     k = le[-1] if le else -1
@@ -19,7 +22,9 @@ def plan_row(s, t, o):
         if edge == "mask" or not s:
             return (0, 0, 0, 0.0, 0)
         if edge == "extrapolate" and mode in ("linear", "angle"):
-            at = [i for i in range(len(s)) if i + 1 == len(s) or s[i + 1] != s[i]]  # each distinct stamp's last sample
+            at = [
+                i for i in range(len(s)) if i + 1 == len(s) or s[i + 1] != s[i]
+            ]  # each distinct stamp's last sample
             if len(at) > 1:
                 a, b = at[:2] if k < 0 else at[-2:]
                 return (2, a, b, float(t - s[a]) / float(s[b] - s[a]), 0)

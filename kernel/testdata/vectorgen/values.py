@@ -1,4 +1,5 @@
-"""From a plan and rows to the result."""
+"""The result of a plan and rows."""
+
 import math
 from fractions import Fraction as F
 
@@ -11,7 +12,7 @@ mpmath.mp.prec = 400
 
 
 def slerp_exact(q0, q1, w):
-    """Rationals as good as exact; None where a norm is zero or not finite."""
+    """Returns the blend as rationals with 400 bits, or None if a norm is zero or not finite."""
     if not plain(*q0, *q1) or not any(q0) or not any(q1):
         return None
     m = mpmath.mpf
@@ -19,25 +20,36 @@ def slerp_exact(q0, q1, w):
     p0, p1 = [m(x) / n0 for x in q0], [m(x) / n1 for x in q1]
     if sum(F(x) * F(y) for x, y in zip(q0, q1)) < 0:
         p1 = [-x for x in p1]
-    th = 2 * mpmath.atan2(mpmath.sqrt(sum((x - y) ** 2 for x, y in zip(p0, p1))), mpmath.sqrt(sum((x + y) ** 2 for x, y in zip(p0, p1))))
+    th = 2 * mpmath.atan2(
+        mpmath.sqrt(sum((x - y) ** 2 for x, y in zip(p0, p1))),
+        mpmath.sqrt(sum((x + y) ** 2 for x, y in zip(p0, p1))),
+    )
     mw = m(w)
     if th < mpmath.mpf("1e-6"):
         r = [(1 - mw) * x + mw * y for x, y in zip(p0, p1)]
-        n = mpmath.sqrt(sum(x ** 2 for x in r))
+        n = mpmath.sqrt(sum(x**2 for x in r))
         r = [x / n for x in r]
     else:
-        r = [(mpmath.sin((1 - mw) * th) * x + mpmath.sin(mw * th) * y) / mpmath.sin(th) for x, y in zip(p0, p1)]
+        r = [
+            (mpmath.sin((1 - mw) * th) * x + mpmath.sin(mw * th) * y) / mpmath.sin(th)
+            for x, y in zip(p0, p1)
+        ]
     return [F(-x._mpf_[1] if x._mpf_[0] else x._mpf_[1]) * F(2) ** x._mpf_[2] for x in r]
 
 
 def blend(mode, a, b, w, dt, out, o):
-    """Rows a and b (lists of numbers) at weight w: bits of the output type, and whether the values are usable."""
+    """Returns rows a and b (lists of numbers) blended at weight w, as bits of the output type.
+    The second result is false if a quaternion is invalid.
+    """
     wide = dt == "float64" or dt not in FORMATS and out == "float64"
     cfmt = "float64" if wide else "float32"
     if mode == "linear":
         res = []
         for v0, v1 in zip(a, b):
-            v0, v1 = rnd(F(v0) if isinstance(v0, int) else v0, cfmt), rnd(F(v1) if isinstance(v1, int) else v1, cfmt)
+            v0, v1 = (
+                rnd(F(v0) if isinstance(v0, int) else v0, cfmt),
+                rnd(F(v1) if isinstance(v1, int) else v1, cfmt),
+            )
             ww = w if wide else rnd(F(w), "float32")
             res.append(bits_of(rnd(fma(ww, sub(v1, v0, cfmt), v0), cfmt), out))
         return res, True
@@ -56,7 +68,7 @@ def blend(mode, a, b, w, dt, out, o):
     assert mode == "slerp"
     res, ok = [], True
     for c in range(0, len(a), 4):
-        r = slerp_exact([float(x) for x in a[c:c + 4]], [float(x) for x in b[c:c + 4]], w)
+        r = slerp_exact([float(x) for x in a[c : c + 4]], [float(x) for x in b[c : c + 4]], w)
         if r is None:
             res += ["nan"] * 4
             ok = False
@@ -66,6 +78,7 @@ def blend(mode, a, b, w, dt, out, o):
 
 
 def run(case, s, targets, rows, dt, out, o):
+    """Returns the plan, the expected bits and the validity of each row."""
     rows_n = [[number(x, dt) for x in r] for r in rows]
     plan = [plan_row(s, t, o) for t in targets]
     want, valid = [], []
@@ -74,7 +87,11 @@ def run(case, s, targets, rows, dt, out, o):
         if kind == 0:
             bits = [0] * D
         elif kind == 1:
-            bits = list(rows[l]) if dt == out else [bits_of(F(x) if isinstance(x, int) else x, out) for x in rows_n[l]]
+            bits = (
+                list(rows[l])
+                if dt == out
+                else [bits_of(F(x) if isinstance(x, int) else x, out) for x in rows_n[l]]
+            )
             if dt in FORMATS:
                 bits = ["nan" if b == "nan" or math.isnan(value_of(b, out)) else b for b in bits]
         elif kind == 2:

@@ -45,6 +45,7 @@ func Images(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
+// randomImages returns a random part of an ImageOp. Its result has no memory yet.
 func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
 	a := kernel.ImageAugment{
@@ -61,19 +62,10 @@ func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 		a.Width = max(a.Width, 4)
 	}
 	if r.IntN(2) == 0 {
-		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{
-			0.5,
-			2,
-		}, &[2]float64{
-			0,
-			4,
-		}, &[2]float64{
-			0,
-			1.5,
-		}, &[2]float64{
-			-0.5,
-			0.5,
-		}
+		a.Brightness = &[2]float64{0.5, 2}
+		a.Contrast = &[2]float64{0, 4}
+		a.Saturation = &[2]float64{0, 1.5}
+		a.Hue = &[2]float64{-0.5, 0.5}
 	}
 	if r.IntN(2) == 0 {
 		a.Noise = r.Float64()

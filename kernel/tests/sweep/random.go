@@ -9,20 +9,22 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
+// chance returns true with probability p.
 func (r sweeper) chance(p float64) bool { return r.Float64() < p }
 
 // upTo returns a random number in 0 … n.
 func (r sweeper) upTo(n int) int { return r.IntN(n + 1) }
 
 // layout returns a tensor of the shape with random strides: with gaps, transposed, reversed or
-// unaligned. It can be expanded if it is only read. The caller fills its memory.
+// unaligned. If read is set, the tensor is only read and can be expanded. The caller fills its
+// memory.
 func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
 	size, lo, hi := d.Size(), 0, 0
 	if r.chance(.5) {
 		hi = t.Len()
 	} else {
-		order := make([]int, len(shape))
+		order := make([]int, len(shape)) // axes from the innermost outwards
 		for i := range order {
 			order[i] = len(shape) - 1 - i
 		}
@@ -39,7 +41,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 				step += r.IntN(5)
 			}
 			if read && r.chance(.1) {
-				step = 0
+				step = 0 // expanded
 			}
 			n := max(shape[axis]-1, 0)
 			reach = max(reach, step*n+reach)
@@ -70,7 +72,7 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 // values.
 func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 	size := t.DType.Size()
-	wild := r.chance(.1)
+	hasNonFinite := r.chance(.1)
 	for o := 0; o+size <= len(t.Data); o += size {
 		x := r.NormFloat64()
 		if mode == kernel.Angle {
@@ -79,7 +81,7 @@ func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 		if r.chance(.02) {
 			x = pick(r, 0, math.Copysign(0, -1), 1, -1, 1e-40, 65504, 65520, 1e30, 3.4e38)
 		}
-		if wild && r.chance(.05) {
+		if hasNonFinite && r.chance(.05) {
 			x = pick(r, math.NaN(), math.Inf(1), math.Inf(-1))
 		}
 		conform.Put(t, o, x, r.Uint64())

@@ -32,6 +32,7 @@ var (
 // sizes are the extents of an operation.
 type sizes struct{ batch, rows, cols int }
 
+// sizes returns random extents. Most are small; some have many rows or many columns.
 func (r sweeper) sizes() sizes {
 	n := sizes{r.upTo(5), r.upTo(40), 1 + r.IntN(20)}
 	switch {
@@ -54,6 +55,7 @@ type clock struct {
 	timestamps []int64 // of one entry of the first stream; targets are chosen near them
 }
 
+// clock returns a random way to write times: int64 ns, or seconds in a floating-point type.
 func (r sweeper) clock() clock {
 	c := clock{
 		types: []robocache.DType{robocache.Int64},
@@ -104,7 +106,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 			d = robocache.Uint8
 		}
 	}
-	timestamps := make([][]int64, batch)
+	timestamps := make([][]int64, batch) // timestamps of each entry
 	ragged, padded := r.chance(.25), r.chance(.25)
 	total := 0
 	for b := range timestamps {
@@ -120,7 +122,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 	}
 	dt := pick(r, c.types...)
 	if ragged {
-		lead := r.upTo(2)
+		lead := r.upTo(2) // rows before the first entry
 		s.Values = r.layout(d, true, total+lead, cols)
 		var all []int64
 		offsets := []int64{int64(lead)}
@@ -184,6 +186,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 	return s, nil
 }
 
+// targetTensor returns the targets of an operation, shared by its entries or separate.
 func (r sweeper) targetTensor(c *clock, n sizes) (kernel.Tensor, error) {
 	dt := pick(r, c.types...)
 	if r.chance(.5) {
@@ -197,6 +200,7 @@ func (r sweeper) targetTensor(c *clock, n sizes) (kernel.Tensor, error) {
 	return r.clocked(dt, func(b, i int) int64 { return t[b][i] }, n.batch, n.rows)
 }
 
+// fuse returns a random FuseOp with blank results.
 func (r sweeper) fuse() (*kernel.FuseOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseOp{Clock: c.as, Validate: true}
@@ -241,6 +245,7 @@ func (r sweeper) fuse() (*kernel.FuseOp, error) {
 	return op, nil
 }
 
+// grad returns a random FuseGradOp with a blank result.
 func (r sweeper) grad() (*kernel.FuseGradOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseGradOp{Clock: c.as}
@@ -271,6 +276,7 @@ func (r sweeper) grad() (*kernel.FuseGradOp, error) {
 	return op, nil
 }
 
+// apply returns a random ApplyOp with blank results.
 func (r sweeper) apply() (*kernel.ApplyOp, error) {
 	op := &kernel.ApplyOp{}
 	for range 1 + r.IntN(4) {

@@ -28,6 +28,7 @@ func Bits(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, true)
 }
 
+// sweep runs the operations of seeds seed … seed+n-1. With bits, no difference is tolerated.
 func sweep(a, b kernel.Backend, seed uint64, n int, bits bool) (ran int, failures []error) {
 	for i := range uint64(n) {
 		done, err := sweepOne(a, b, seed+i, bits)
@@ -41,20 +42,23 @@ func sweep(a, b kernel.Backend, seed uint64, n int, bits bool) (ran int, failure
 	return ran, failures
 }
 
+// sweepOne runs the operation of one seed on both back ends and compares the results. done is false
+// if a back end does not support the operation.
 func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error) {
-	// The same seed gives the same operation, so each back end gets its own memory.
+	// The same seed gives the same operation. It is made twice, so that each back end has its own
+	// memory.
 	kind := seed % 10
-	make := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
-	var x, y []result
+	seeded := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
+	var x, y []result // results of a and of b
 	var errA, errB error
-	var text string
+	var text string // describes the operation, for errors
 	switch {
 	case kind < 6:
-		p, err := make().fuse()
+		p, err := seeded().fuse()
 		if err != nil {
 			return done, err
 		}
-		q, err := make().fuse()
+		q, err := seeded().fuse()
 		if err != nil {
 			return done, err
 		}
@@ -64,11 +68,11 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		text, x, y = describeFuse(p), fuseResults(p), fuseResults(q)
 		errA, errB = a.Run(p), b.Run(q)
 	case kind < 8:
-		p, err := make().grad()
+		p, err := seeded().grad()
 		if err != nil {
 			return done, err
 		}
-		q, err := make().grad()
+		q, err := seeded().grad()
 		if err != nil {
 			return done, err
 		}
@@ -78,17 +82,17 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		text = fmt.Sprintf(
 			"gradient of %s from %v, targets %v",
 			describeSeries(&p.Series),
-			form(&p.Out),
+			describeTensor(&p.Out),
 			p.Targets.Shape,
 		)
 		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
 		errA, errB = a.Run(p), b.Run(q)
 	default:
-		p, err := make().apply()
+		p, err := seeded().apply()
 		if err != nil {
 			return done, err
 		}
-		q, err := make().apply()
+		q, err := seeded().apply()
 		if err != nil {
 			return done, err
 		}
@@ -109,7 +113,7 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 	}
 	for i := range x {
 		if bits {
-			x[i].apart = nil
+			x[i].slack = nil
 		}
 		if err := x[i].compare(&y[i]); err != nil {
 			return true, fmt.Errorf("%s: %w", text, err)
@@ -122,10 +126,11 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 type result struct {
 	name  string
 	t     *kernel.Tensor
-	apart []float64 // by column of the last axis; nil or 0 = equal bits
+	slack []float64 // tolerance by column of the last axis; nil or 0 = equal bits
 }
 
-// compare compares the elements, and then the memory between them, which must be unchanged.
+// compare compares the elements, and then the memory between them, which must be unchanged. It
+// clears the elements of both results, so that only the memory between them remains.
 func (x *result) compare(y *result) error {
 	var err error
 	dt := x.t.DType
@@ -133,8 +138,8 @@ func (x *result) compare(y *result) error {
 	if err := x.t.Elements(func(o int, index []int) error {
 		p, q := x.t.Data[o:o+size], y.t.Data[o:o+size]
 		var slack float64
-		if x.apart != nil {
-			slack = x.apart[index[len(index)-1]]
+		if x.slack != nil {
+			slack = x.slack[index[len(index)-1]]
 		}
 		if err == nil && !conform.Near(conform.Word(p), conform.Word(q), dt, slack) {
 			err = fmt.Errorf(
@@ -159,9 +164,9 @@ func (x *result) compare(y *result) error {
 	return err
 }
 
-// slack returns the tolerance between two back ends. It is one float32 step of a quaternion and
-// 2^-20 of the noise (kernel.K5, kernel.K16), scaled as the epilogue scales them.
-func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
+// columnSlack returns the tolerance of a column between two back ends. It is one float32 step of a
+// quaternion and 2^-20 of the noise (kernel.K5, kernel.K16), scaled as the epilogue scales them.
+func columnSlack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
 	s := 0.0
 	if r.Mode == kernel.Slerp {
 		s = 0x1p-23
@@ -192,7 +197,8 @@ func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
 	return s
 }
 
-func repeat(s float64, n int) []float64 {
+// repeatValue returns n copies of s.
+func repeatValue(s float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
 		out[i] = s
@@ -200,14 +206,16 @@ func repeat(s float64, n int) []float64 {
 	return out
 }
 
+// fuseResults returns the results of op with the tolerance of each column. The counts are included
+// only if all columns must have equal bits.
 func fuseResults(op *kernel.FuseOp) []result {
 	var columns []float64
 	loose := false
 	for i := range op.Series {
 		s := &op.Series[i]
-		x := slack(&s.Rule, &s.Epilogue, op.Out.DType)
+		x := columnSlack(&s.Rule, &s.Epilogue, op.Out.DType)
 		loose = loose || x > 0
-		columns = append(columns, repeat(x, s.Values.Shape[len(s.Values.Shape)-1])...)
+		columns = append(columns, repeatValue(x, s.Values.Shape[len(s.Values.Shape)-1])...)
 	}
 	out := []result{{"out", &op.Out, columns}}
 	if op.Valid != nil {
@@ -219,14 +227,15 @@ func fuseResults(op *kernel.FuseOp) []result {
 	return out
 }
 
+// applyResults is fuseResults for an ApplyOp.
 func applyResults(op *kernel.ApplyOp) []result {
 	var out []result
 	loose := false
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		x := slack(&p.Rule, &p.Epilogue, p.Out.DType)
+		x := columnSlack(&p.Rule, &p.Epilogue, p.Out.DType)
 		loose = loose || x > 0
-		out = append(out, result{fmt.Sprintf("part %d", i), &p.Out, repeat(x, p.Out.Shape[1])})
+		out = append(out, result{fmt.Sprintf("part %d", i), &p.Out, repeatValue(x, p.Out.Shape[1])})
 		if p.Valid != nil {
 			out = append(out, result{fmt.Sprintf("valid of part %d", i), p.Valid, nil})
 		}
@@ -237,13 +246,15 @@ func applyResults(op *kernel.ApplyOp) []result {
 	return out
 }
 
-func form(t *kernel.Tensor) string {
+// describeTensor returns the type, the shape and the strides of a tensor, for errors.
+func describeTensor(t *kernel.Tensor) string {
 	if t.Stride == nil {
 		return fmt.Sprint(t.DType, t.Shape)
 	}
 	return fmt.Sprint(t.DType, t.Shape, "/", t.Stride)
 }
 
+// describeRule returns the options of a stream, for errors.
 func describeRule(r *kernel.Rule, e *kernel.Epilogue) string {
 	s := fmt.Sprintf("%v %v gap %d", r.Mode, r.Edge, r.MaxGap)
 	if r.Quats != nil {
@@ -270,6 +281,7 @@ func describeRule(r *kernel.Rule, e *kernel.Epilogue) string {
 	return s
 }
 
+// describeSeries describes a stream, for errors.
 func describeSeries(s *kernel.Series) string {
 	kind := ""
 	if s.Lengths != nil {
@@ -280,29 +292,36 @@ func describeSeries(s *kernel.Series) string {
 	}
 	return fmt.Sprintf(
 		"{%s%s, times %s, %s}",
-		form(&s.Values),
+		describeTensor(&s.Values),
 		kind,
-		form(&s.Times),
+		describeTensor(&s.Times),
 		describeRule(&s.Rule, &s.Epilogue),
 	)
 }
 
+// describeFuse describes an operation, for errors.
 func describeFuse(op *kernel.FuseOp) string {
-	s := fmt.Sprintf("fuse clock %d to %s, targets %s", op.Clock, form(&op.Out), form(&op.Targets))
+	s := fmt.Sprintf(
+		"fuse clock %d to %s, targets %s",
+		op.Clock,
+		describeTensor(&op.Out),
+		describeTensor(&op.Targets),
+	)
 	for i := range op.Series {
 		s += " " + describeSeries(&op.Series[i])
 	}
 	return s
 }
 
+// describeApply describes an operation, for errors.
 func describeApply(op *kernel.ApplyOp) string {
 	s := "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		s += fmt.Sprintf(
 			" {%s to %s planned %v, %s}",
-			form(&p.Src),
-			form(&p.Out),
+			describeTensor(&p.Src),
+			describeTensor(&p.Out),
 			p.Kind != nil,
 			describeRule(&p.Rule, &p.Epilogue),
 		)

@@ -28,6 +28,7 @@ func TestSweep(t *testing.T) {
 // wrong changes the lowest bit of the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
+// Run implements kernel.Backend.
 func (w wrong) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)
 	if f, ok := op.(*kernel.FuseOp); ok && f.Out.DType == robocache.Float32 && len(f.Out.Data) > 0 {
@@ -39,6 +40,7 @@ func (w wrong) Run(op kernel.Op) error {
 // wrongSpace changes one bit of each result.
 type wrongSpace struct{ kernel.Reference }
 
+// Run implements kernel.Backend.
 func (w wrongSpace) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)
 	switch op := op.(type) {

@@ -15,13 +15,12 @@ import (
 // sweeper makes random operations. The same seed gives the same operation, in new memory.
 type sweeper struct{ *rand.Rand }
 
-func newSweeper(
-	seed uint64,
-	i int,
-) sweeper {
+// newSweeper returns the sweeper for operation i of a seed.
+func newSweeper(seed uint64, i int) sweeper {
 	return sweeper{rand.New(rand.NewPCG(seed, uint64(i)))}
 }
 
+// pick returns one of the values at random.
 func pick[T any](r sweeper, of ...T) T { return of[r.IntN(len(of))] }
 
 // strides returns a random layout of a shape: axes in any order, with gaps, or with negative
@@ -62,7 +61,7 @@ func (r sweeper) strides(shape []int, read bool) (stride []int, base, elements i
 	return stride, base, base + end + 1
 }
 
-// number writes a random element. Some are small or special.
+// number writes a random element of type dt to b. Some elements are small or special values.
 func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 	x := r.NormFloat64() * scale
 	switch r.IntN(40) {
@@ -90,7 +89,9 @@ func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 	case robocache.BFloat16:
 		binary.LittleEndian.PutUint16(b, kernel.Float64toB16(x))
 	case robocache.Uint16:
-		binary.LittleEndian.PutUint16(b, uint16(r.IntN(1<<16))&uint16(-r.IntN(8))>>r.IntN(2))
+		// -k clears up to three low bits for k > 0, and all bits for k = 0: some depths are 0.
+		depth := uint16(r.IntN(1<<16)) & uint16(-r.IntN(8)) >> r.IntN(2)
+		binary.LittleEndian.PutUint16(b, depth)
 	default:
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(x)))
 	}
@@ -120,6 +121,7 @@ func (r sweeper) result(dt robocache.DType, shape ...int) *kernel.Tensor {
 	return t
 }
 
+// swept are the types of points, features and depth images; float32 is the most frequent.
 var swept = []robocache.DType{
 	robocache.Float32,
 	robocache.Float32,
@@ -178,6 +180,8 @@ func (r sweeper) voxels() *kernel.VoxelOp {
 	return op
 }
 
+// voxelResults adds blank results to op, sparse or dense. n and f are the numbers of points and of
+// features.
 func (r sweeper) voxelResults(op *kernel.VoxelOp, n, f int) {
 	if r.IntN(2) == 0 {
 		if r.IntN(4) == 0 {
@@ -205,6 +209,7 @@ func (r sweeper) voxelResults(op *kernel.VoxelOp, n, f int) {
 	op.Out = r.result(dt, l.Shape...)
 }
 
+// lengths returns random lengths for points of the shape lead: [B, N].
 func (r sweeper) lengths(lead []int) *kernel.Tensor {
 	t := &kernel.Tensor{DType: robocache.Int64, Shape: []int{lead[0]}}
 	for range lead[0] {
@@ -213,6 +218,7 @@ func (r sweeper) lengths(lead []int) *kernel.Tensor {
 	return t
 }
 
+// offsets returns random offsets of batch entries into n points.
 func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 	t := &kernel.Tensor{DType: robocache.Int64, Shape: []int{batch + 1}}
 	at := r.IntN(n + 1)
@@ -264,6 +270,7 @@ func sameErrors(a, b error) (compare bool, _ error) {
 	return false, nil
 }
 
+// sameTensors compares the memory of each pair of tensors.
 func sameTensors(a, b []*kernel.Tensor) error {
 	var errs []error
 	for i, x := range a {
@@ -324,6 +331,7 @@ func (r sweeper) pose() (m [12]float32) {
 	return m
 }
 
+// camera returns random camera parameters for an image of h × w pixels.
 func (r sweeper) camera(h, w int) [4]float32 {
 	return [4]float32{
 		float32(w) * (0.5 + r.Float32()),
@@ -333,6 +341,7 @@ func (r sweeper) camera(h, w int) [4]float32 {
 	}
 }
 
+// depth returns a random DepthOp with blank results.
 func (r sweeper) depth() *kernel.DepthOp {
 	shape := []int{pick(r, 0, 1, 3, 17, 48), pick(r, 1, 2, 7, 33, 64)}
 	h, w := shape[0], shape[1]
@@ -377,6 +386,7 @@ func Depth(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
+// tsdf returns a random TSDFOp.
 func (r sweeper) tsdf() *kernel.TSDFOp {
 	h, w := pick(r, 0, 1, 24, 48), pick(r, 1, 8, 33, 64)
 	op := &kernel.TSDFOp{
@@ -392,13 +402,8 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 		op.Size[a] = 0.05 + r.Float32()*0.2
 		op.Min[a] = -1 + r.Float32()
 	}
-	op.Value, op.Weight = r.input(
-		robocache.Float32,
-		1,
-		shape...), r.input(
-		robocache.Float32,
-		2,
-		shape...)
+	op.Value = r.input(robocache.Float32, 1, shape...)
+	op.Weight = r.input(robocache.Float32, 2, shape...)
 	// they are written, so no axis may be expanded
 	for _, t := range []*kernel.Tensor{&op.Value, &op.Weight} {
 		var n int

@@ -47,6 +47,7 @@ type Source struct {
 	Headers map[string]string // keyed by the name in the #include line
 }
 
+// include matches an #include "…" line.
 var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
 
 // Read reads a source file and the headers that it includes with #include "…".
@@ -101,6 +102,7 @@ func (s *Source) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// kernels matches the entry point of a kernel in PTX.
 var kernels = regexp.MustCompile(`(?m)^\s*\.visible \.entry (\w+)\(`)
 
 // Compile compiles one image.

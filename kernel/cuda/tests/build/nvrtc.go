@@ -32,6 +32,7 @@ func FindCompiler(places ...string) (*Compiler, error) {
 	return nil, fmt.Errorf("no libnvrtc: %w", last)
 }
 
+// callNVRTC calls a function of NVRTC and returns an error if its result is not 0.
 func (c *Compiler) callNVRTC(name string, args ...uintptr) error {
 	f, err := purego.Dlsym(c.library, name)
 	if err != nil {
@@ -43,6 +44,7 @@ func (c *Compiler) callNVRTC(name string, args ...uintptr) error {
 	return nil
 }
 
+// cString returns the first byte of s with a zero byte at the end.
 func cString(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
 // ptr returns an address for NVRTC. Pinning forces the value onto the heap. A value on the stack
@@ -97,6 +99,8 @@ func (c *Compiler) Compile(
 	return c.readResult(*program, "nvrtcGetCUBIN")
 }
 
+// readResult returns a result of a program. It calls the function what of NVRTC, which reads the
+// result, and before it the function with the suffix Size.
 func (c *Compiler) readResult(program uintptr, what string) ([]byte, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -51,13 +51,16 @@ type Machine struct {
 	Ordered bool
 }
 
+// kernelEntry is the function of a kernel and the library that contains it.
 type kernelEntry struct {
 	f   uintptr
 	lib library
 }
 
+// library holds the addresses of the scheduler's functions sim_launch and sim_buffer in one object.
 type library struct{ launch, buffer uintptr }
 
+// mapping is the memory of one Alloc: all its pages, and the size that was requested.
 type mapping struct {
 	pages []byte
 	n     int
@@ -94,6 +97,7 @@ func New(dir string, sources []string, o Options) (*Machine, error) {
 	return m, nil
 }
 
+// loadObject loads a compiled source and finds its kernels.
 func (m *Machine) loadObject(file string, kernels []string) error {
 	h, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -126,8 +130,9 @@ var (
 	entryPoint = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
 )
 
-// compile compiles a source to a shared object. The object is kept in a temporary folder from run
-// to run.
+// compile compiles a source to a shared object. It preprocesses the source, changes CUDA keywords
+// to C++, and appends a function with a fixed signature for each kernel. The object is kept in a
+// temporary folder from run to run; its name contains a hash of everything that it depends on.
 func compile(dir, source string, o Options) (file string, kernels []string, err error) {
 	cache := filepath.Join(os.TempDir(), fmt.Sprintf("robocache-sim-%d", os.Getuid()))
 	if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -298,6 +303,7 @@ func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byt
 	return nil
 }
 
+// goText returns the text at p, which ends at a zero byte, limited to 1024 bytes.
 func goText(p uintptr) string {
 	at := *(*unsafe.Pointer)(unsafe.Pointer(&p))
 	n := 0
@@ -335,6 +341,7 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 		at = page + body - size
 	}
 	b := pages[at : at+n : at+n]
+	// New memory has random contents, so a kernel cannot rely on zeros.
 	x := m.options.Seed*2862933555777941757 + 3037000493
 	for i := range min(n, 1<<20) { // limited, because filling large memory takes minutes
 		x = x*6364136223846793005 + 1442695040888963407
@@ -348,6 +355,8 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	return addr, b, nil
 }
 
+// registerBuffer tells the schedulers that n bytes at addr are memory of the kernels. n = 0 removes
+// them.
 func (m *Machine) registerBuffer(addr uintptr, n int) {
 	schedulerLock.Lock()
 	defer schedulerLock.Unlock()

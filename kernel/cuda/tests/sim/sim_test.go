@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// demo returns a machine with the kernels of testdata/demo.cu. Without g++ the test is skipped.
 func demo(t *testing.T, o Options) *Machine {
 	t.Helper()
 	m, err := New("testdata", []string{"demo"}, o)
