@@ -33,8 +33,8 @@ func (d *Dataset) EachMessage(
 			indices = append(indices, index)
 		}
 		failed, err := s.Walk(ctx, indices, func(index, i int, m *Message) error {
-			if in := spans[index]; i >= in.from && i < in.to {
-				return fn(in.topic.name, m.Log, m.Data)
+			if s := spans[index]; i >= s.from && i < s.to {
+				return fn(s.topic.name, m.Log, m.Data)
 			}
 			return nil
 		})

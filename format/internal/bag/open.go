@@ -136,7 +136,8 @@ func (d *Dataset) failIfFatal(err error) {
 	}
 }
 
-// isFatal reports whether err does not concern one recording's data.
+// isFatal reports whether err must fail the call, because it does not concern the data of one
+// recording. Examples are a limit of the machine, a wrong call and a canceled context.
 func isFatal(err error) bool {
 	if robocache.IsMachineLimit(err) {
 		return true
@@ -158,15 +159,15 @@ func isFatal(err error) bool {
 // listTopics finds the topics of all recordings. Topics whose messages cannot be decoded become
 // findings.
 func (d *Dataset) listTopics(infos [][]TopicInfo) {
-	at := map[string]*topic{}
+	byName := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
 	refused := map[string]bool{}
 	for rec, list := range infos {
-		for place, info := range list {
+		for storageIndex, info := range list {
 			if refused[info.Name+"\x00"+info.Type] {
 				continue
 			}
-			t := at[info.Name]
+			t := byName[info.Name]
 			if t == nil {
 				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, &info) })
 				if err != nil {
@@ -176,7 +177,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 					refused[info.Name+"\x00"+info.Type] = true
 					continue
 				}
-				if len(at) >= maxTopics {
+				if len(byName) >= maxTopics {
 					guard.Fail(robocache.ResourceLimit("open", nil, "").
 						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
 				}
@@ -188,7 +189,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 					storageIndex: slices.Repeat([]int{-1}, len(infos)),
 					counts:       make([]int64, len(infos)),
 				}
-				at[info.Name] = t
+				byName[info.Name] = t
 				d.topics = append(d.topics, t)
 			}
 			if t.typ != info.Type || t.storageIndex[rec] >= 0 {
@@ -206,7 +207,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 				})
 				continue
 			}
-			t.storageIndex[rec], t.counts[rec] = place, info.Messages
+			t.storageIndex[rec], t.counts[rec] = storageIndex, info.Messages
 			t.hasPublish = t.hasPublish || info.Publish
 			t.latched = t.latched || info.Latched || info.Name == "/tf_static" ||
 				strings.HasSuffix(info.Name, "/tf_static")
@@ -214,14 +215,19 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 	}
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
 	if d.layout != nil { // streams keep their original order
-		at := map[string]int{}
+		// Topics that the layout does not list have the position 0 and come first.
+		position := map[string]int{}
 		for i, s := range d.layout.Streams {
-			at[s.Topic] = i + 1
+			position[s.Topic] = i + 1
 		}
-		slices.SortStableFunc(d.topics, func(a, b *topic) int { return at[a.name] - at[b.name] })
+		slices.SortStableFunc(d.topics, func(a, b *topic) int {
+			return position[a.name] - position[b.name]
+		})
 	}
 }
 
+// schemaOf returns the schema of a topic's messages. known holds the schemas that are already
+// loaded. It fails the call if the schema cannot be used.
 func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	if info.Encoding != "cdr" {
 		guard.Fail(robocache.Unsupported("open", nil, "message encoding").
@@ -236,6 +242,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	return s
 }
 
+// reportTopic records a finding for a topic that is left out because of err.
 func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 	sev, code, class := robocache.SeverityError, "unreadable-topic", "malformed"
 	if errors.Is(err, robocache.ErrUnsupported) {
@@ -308,12 +315,13 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 	d.topics = kept
 }
 
-// findImageSize reports whether the size of a topic's images is known. If the first messages do not
-// contain it, findImageSize reads more, because the first key frame may be later or in another
-// recording.
+// findImageSize reports whether the size of a topic's images is known, or not needed because the
+// topic is not video. If the first messages do not contain it, findImageSize reads more, because
+// the first key frame may be later or in another recording. rec is the recording of the first
+// messages.
 func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
-	enough := errors.New("enough")
-	from := sampleCount
+	errFound := errors.New("found") // ends the reading
+	from := sampleCount             // earlier messages of the first recording were scanned before
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
 		if t.counts[rec] == 0 {
 			continue
@@ -325,20 +333,25 @@ func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
 				_ = t.dec.Scan(m.Data, nil) // errors are reported when the message is read
 				if !t.dec.Undecided() {
-					return enough
+					return errFound
 				}
 				return nil
 			})
 		})
-		if !errors.Is(err, enough) {
-			_ = episodeError(err)
+		if !errors.Is(err, errFound) {
+			_ = episodeError(err) // fails if err is fatal; others are reported when it is read
 		}
 		from = 0
 	}
-	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo
+	if !t.dec.Undecided() {
+		return true
+	}
+	isVideo := t.dec.Fields()[0].Feature.Kind == robocache.KindVideo
+	return !isVideo
 }
 
-// refreshFields copies the streams and clocks from the decoder.
+// refreshFields copies the streams and clocks from the decoder, after its scans may have changed
+// them.
 func (d *Dataset) refreshFields(t *topic) {
 	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
 	d.restoreFeature(t)
@@ -390,7 +403,8 @@ func (d *Dataset) uniqueKey(key string) string {
 	}
 }
 
-// countRows determines the number of rows of each episode.
+// countRows determines the number of rows of each episode, which are those of the anchor. If all is
+// false, the number of messages in the index is used where possible, without reading them.
 func (d *Dataset) countRows(ctx context.Context, all bool) {
 	d.rowCounts = make([]atomic.Int64, len(d.episodes))
 	d.About.Episodes = len(d.episodes)
