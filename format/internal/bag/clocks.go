@@ -2,7 +2,6 @@ package bag
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -68,11 +67,10 @@ func headerFault(header, log []int64, tolerance int64) (code, why string) {
 	case zero > 0:
 		return "header-zero", fmt.Sprintf("%d of %d header timestamps are 0", zero, len(header))
 	case far > 0:
-		// None is 0 here, so i is the first header.
-		i := slices.IndexFunc(header, func(h int64) bool { return h != 0 })
+		offset := abs(header[0] - log[0]) // of the first message
 		return "header-implausible", fmt.Sprintf(
 			"header timestamps lie up to %v from the recorder's time",
-			time.Duration(abs(header[i]-log[i])).Round(time.Millisecond),
+			time.Duration(offset).Round(time.Millisecond),
 		)
 	}
 	return "", ""

@@ -63,7 +63,7 @@ type topic struct {
 	headerTimes  map[int][]int64
 	lacksImages  bool        // video with messages that have no image
 	noImages     bool        // video in which no message has an image
-	restored     bool        // the field is that of the dataset from which the recording was written
+	restored     bool        // the field is that of the original dataset (see restoreFeature)
 	clock        string      // clock of the topic
 	storageIndex []int       // index in each recording's topics; -1 means absent
 	counts       []int64     // number of messages in each recording

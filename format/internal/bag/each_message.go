@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// EachMessage calls fn for the messages of an episode, one call at a time, with their log times. The
-// messages of a topic are in log order; those of different topics are in the order of the file.
+// EachMessage calls fn for the messages of an episode, one call at a time, with their log times.
+// The messages of a topic are in log order. Those of different topics are in the order of the file.
 // data is valid until fn returns. Messages that are lost to damage are skipped.
 func (d *Dataset) EachMessage(
 	ctx context.Context,

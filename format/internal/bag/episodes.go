@@ -125,8 +125,11 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }
 
-// parseTable parses spans in seconds from the start of a recording. Values above 1e12 are
-// nanoseconds since the epoch.
+// minEpochTime is the smallest value in a table that is in nanoseconds since the epoch. Smaller
+// values are in seconds from the start of the recording.
+const minEpochTime = 1e12
+
+// parseTable parses spans such as "0-10,20-30.5" (see minEpochTime).
 func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
 	for _, part := range strings.FieldsFunc(arg, func(r rune) bool {
@@ -154,12 +157,13 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 		if len(all) == 0 {
 			break
 		}
+		from, to := s[0], s[1]
 		e := episode{rec: rec}
-		if s[0] >= 1e12 {
-			e.from, e.to = int64(s[0]), int64(s[1]) // nanoseconds since the epoch
+		if from >= minEpochTime {
+			e.from, e.to = int64(from), int64(to)
 		} else {
-			e.from = all[0] + int64(math.Round(s[0]*1e9))
-			e.to = all[0] + int64(math.Round(s[1]*1e9))
+			e.from = all[0] + int64(math.Round(from*1e9))
+			e.to = all[0] + int64(math.Round(to*1e9))
 		}
 		if i := firstAtOrAfter(all, e.from); i < len(all) && all[i] < e.to {
 			out = append(out, e)

@@ -130,7 +130,7 @@ func (d *Dataset) Valid(
 		})
 		return nil
 	}
-	if s.column < 0 {
+	if s.column < 0 { // only columns can lack values
 		reader.AllValid(valid)
 		return nil
 	}

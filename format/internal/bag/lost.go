@@ -228,10 +228,10 @@ func (d *Dataset) findLostRows(
 	if c.lost == 0 {
 		return nil
 	}
-	return []robocache.Finding{
-		lostFinding(
-			robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key, "row": c.firstGap},
-			&c,
-		),
+	where := robocache.Where{
+		"episode": d.About.EpisodeIndex(ep),
+		"stream":  f.Key,
+		"row":     c.firstGap,
 	}
+	return []robocache.Finding{lostFinding(where, &c)}
 }

@@ -278,9 +278,9 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 			d.forEachMessage(ctx, rec, t, first, func(i int, m *Message) error {
 				topicBytes += len(m.Data)
 				if i > 0 && topicBytes > maxTopicSampleBytes {
-					return nil
+					return nil // the samples so far are enough
 				}
-				// a small compressed file can contain large messages
+				// A small compressed file can contain large messages, so all samples have a limit.
 				allBytes += len(m.Data)
 				if allBytes > maxSampleBytes {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
@@ -399,7 +399,8 @@ func (d *Dataset) uniqueKey(key string) string {
 		if _, used := d.byKey[key]; !used {
 			return key
 		}
-		key = fmt.Sprintf("%s#%d", strings.TrimSuffix(key, fmt.Sprintf("#%d", n-1)), n)
+		lastNumber := fmt.Sprintf("#%d", n-1) // the suffix of the last attempt
+		key = fmt.Sprintf("%s#%d", strings.TrimSuffix(key, lastNumber), n)
 	}
 }
 

@@ -416,15 +416,17 @@ func (e *entryCollector) addMessage(i int, m *Message) {
 		e.unread.addError(e.topic, i, err)
 		return
 	}
+	// The decoder of the collector may number the clocks in another order than the topic.
 	names := e.dec.Clocks()
 	for _, f := range found {
 		if f.clock >= len(names) {
 			continue
 		}
-		k, ok := e.known[names[f.clock]]
+		name := names[f.clock]
+		k, ok := e.known[name]
 		if !ok {
 			k = len(e.rows)
-			e.known[names[f.clock]] = k
+			e.known[name] = k
 			e.rows = append(e.rows, rows{})
 		}
 		r := &e.rows[k]
