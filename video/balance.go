@@ -29,9 +29,9 @@ type helpBalance struct {
 	stateEnd     time.Time
 	framesBefore int64 // frames delivered before this state began
 	stateStart   time.Time
-	helpedRate   float64 // frames per second with the host's help
-	helps        bool
-	hold         time.Duration
+	helpedRate   float64       // frames per second with the host's help
+	helps        bool          // the last decision: the host's help is worth it
+	hold         time.Duration // time for which the last decision is kept
 }
 
 // States, in order. After holding, the measurement starts again with the host's help.
@@ -44,11 +44,13 @@ const (
 	holding
 )
 
-// hostHelps reports whether the host should decode groups now.
+// hostHelps reports whether the host should decode groups now. It does so until its help has been
+// measured, and later if the help was worth it.
 func (b *helpBalance) hostHelps() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state <= watchingHelp || b.state == holding && b.helps
+	measuresHelp := b.state <= watchingHelp
+	return measuresHelp || b.state == holding && b.helps
 }
 
 // advance moves to the next state if the time of the current one is over. frames is the total

@@ -38,7 +38,8 @@ func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 	})
 }
 
-// fastGreyPNG writes a grey image without alpha as little-endian rows of info.DType.
+// fastGreyPNG writes a grey image without alpha as little-endian rows of info.DType. done is false
+// if the standard library must decode the file.
 func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
 		if p.colour != 0 || p.depth < 8 {
@@ -48,14 +49,14 @@ func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 		if !ok {
 			return false
 		}
-		row := len(rows) / p.height
+		row := len(rows) / p.height // with the filter byte
 		for y := range p.height {
 			in, to := rows[y*row+1:(y+1)*row], out[y*(row-1):][:row-1]
 			if p.depth == 8 {
 				copy(to, in)
 				continue
 			}
-			for i := 0; i+1 < len(in); i += 2 {
+			for i := 0; i+1 < len(in); i += 2 { // PNG is big-endian
 				to[i], to[i+1] = in[i+1], in[i]
 			}
 		}
@@ -80,13 +81,13 @@ func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
 func (p *pngFile) parseChunks(b []byte) bool {
 	s := p.scratch
 	s.packed = s.packed[:0]
-	parts, closed := 0, false
-	at := 8
+	parts, closed := 0, false // number of IDAT chunks, and whether another chunk followed them
+	at := 8                   // after the signature
 	for first := true; ; first = false {
 		if len(b)-at < 12 {
 			return false
 		}
-		n := be.Uint32(b[at:])
+		n := be.Uint32(b[at:]) // bytes of data; length, type and checksum take 12 more
 		if n > uint32(len(b)-at-12) {
 			return false
 		}
@@ -161,6 +162,7 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 	bits := p.samplesPerPixel() * int(p.depth)
 	row := 1 + (p.width*bits+7)/8
 	need := row * p.height // the number of pixels was checked against the limits
+	// Deflate compresses by at most 1032 to 1, so a shorter stream cannot contain the image.
 	if int64(need) > int64(len(p.zlibStream))*1032+64 {
 		return nil, false
 	}
@@ -187,14 +189,16 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 func (p *pngFile) packRows(rows, rgb []byte) {
 	row := len(rows) / p.height
 	if p.depth >= 8 && p.colour != 3 {
-		wide, green, blue := int(p.depth)/8, 0, 0
+		sampleBytes := int(p.depth) / 8
+		pixelBytes := p.samplesPerPixel() * sampleBytes
+		green, blue := 0, 0 // offsets in the pixel; grey has one sample for all
 		if p.samplesPerPixel() > 2 {
-			green, blue = wide, 2*wide
+			green, blue = sampleBytes, 2*sampleBytes
 		}
-		packPixels(rgb, rows[1:], row, p.width, p.height, p.samplesPerPixel()*wide, 0, green, blue)
+		packPixels(rgb, rows[1:], row, p.width, p.height, pixelBytes, 0, green, blue)
 		return
 	}
-	var table [256][3]byte
+	var table [256][3]byte // R, G, B of each sample value
 	for v := range table {
 		if at := 3 * v; p.colour == 0 {
 			g := byte(v * 255 / (1<<p.depth - 1))
@@ -207,7 +211,8 @@ func (p *pngFile) packRows(rows, rgb []byte) {
 		in, to := rows[y*row+1:(y+1)*row], rgb[3*p.width*y:][:3*p.width]
 		for x := range to[:p.width] {
 			bit := x * int(p.depth)
-			c := &table[in[bit/8]>>(8-int(p.depth)-bit%8)&(1<<p.depth-1)]
+			sample := in[bit/8] >> (8 - int(p.depth) - bit%8) & (1<<p.depth - 1)
+			c := &table[sample]
 			to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
 		}
 	}
@@ -271,14 +276,17 @@ func unfilterSub(line []byte, n int) {
 	}
 }
 
-// addBytes adds b to a bytewise, eight bytes at a time.
+// addBytes adds each byte of b to the byte of a, modulo 256. It adds eight bytes at a time in one
+// 64-bit word. The low 7 bits of each byte are added without a carry to the next byte, and the high
+// bits are then added by exclusive or.
 func addBytes(a, b []byte) {
-	const low = 0x7f7f7f7f7f7f7f7f
+	const low7 = 0x7f7f7f7f7f7f7f7f
 	le := binary.LittleEndian
 	b = b[:len(a)]
 	for len(a) >= 8 {
 		x, y := le.Uint64(a), le.Uint64(b)
-		le.PutUint64(a, (x&low+y&low)^(x^y)&^low)
+		lowSum, highSum := x&low7+y&low7, (x^y)&^low7
+		le.PutUint64(a, lowSum^highSum)
 		a, b = a[8:], b[8:]
 	}
 	for i := range a {
@@ -313,7 +321,7 @@ func unfilterPaeth(line, above []byte, n int) {
 	}
 }
 
-// paethPredictor returns left, above or above left, whichever is nearest to their prediction.
+// paethPredictor returns a (left), b (above) or c (above left), the one nearest to a + b − c.
 func paethPredictor(a, b, c int32) int32 {
 	pa, pb := b-c, a-c
 	pc := pa + pb
@@ -327,7 +335,8 @@ func paethPredictor(a, b, c int32) int32 {
 	return a
 }
 
+// absInt32 returns the absolute value of v without a branch.
 func absInt32(v int32) int32 {
-	s := v >> 31
+	s := v >> 31 // 0, or −1 if v is negative
 	return (v ^ s) - s
 }

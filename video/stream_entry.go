@@ -65,8 +65,8 @@ func (s *Stream) joinSets(kind byte) (b []byte, n int) {
 
 // avcConfig returns the avcC box contents: the H.264 parameter sets and their profile.
 func (s *Stream) avcConfig() []byte {
-	sps, n := s.joinSets(7)
-	pps, m := s.joinSets(8)
+	sps, n := s.joinSets(h264SPS)
+	pps, m := s.joinSets(h264PPS)
 	first := sps[2:]
 	b := slices.Concat(
 		[]byte{1, first[1], first[2], first[3], 0xff, 0xe0 | byte(min(n, 31))},
@@ -95,7 +95,7 @@ func (s *Stream) hevcConfig() []byte {
 	b = append(b, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits), 0, 0)
 	b = append(b, byte(h.layers+1)<<3|byte(h.nested)<<2|3) // and lengths of 4 bytes
 	b = append(b, 3)                                       // number of arrays
-	for _, kind := range []byte{32, 33, 34} {
+	for _, kind := range []byte{hevcVPS, hevcSPS, hevcPPS} {
 		list, n := s.joinSets(kind)
 		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)
 	}

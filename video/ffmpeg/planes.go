@@ -227,10 +227,12 @@ func (ffmpegBackend) SplitPixels(r, g, b, rgb []byte) {
 
 // packPlanes copies the planes to dst without their padding.
 func packPlanes(info *video.PlaneInfo, planes, dst []byte) {
-	layout, n := info.Planes()
-	for _, p := range layout[:n] {
+	layout, planeCount := info.Planes()
+	for _, p := range layout[:planeCount] {
 		for y := range p.Rows {
-			dst = dst[copy(dst, planes[p.Offset+y*p.Stride:][:p.RowBytes]):]
+			row := planes[p.Offset+y*p.Stride:][:p.RowBytes]
+			n := copy(dst, row)
+			dst = dst[n:]
 		}
 	}
 }
