@@ -412,21 +412,21 @@ func (e *Encoder) reportFailure(cause error) error {
 		return err
 	}
 	class := robocache.ErrUnsupported
-	said := e.stderr.String()
+	output := e.stderr.String()
 	for text, c := range map[string]error{
 		noSpace:                  robocache.ErrResourceLimit,
 		"Cannot allocate memory": robocache.ErrResourceLimit,
 		"Permission denied":      robocache.ErrMisuse,
 		"No such file":           robocache.ErrNotFound,
 	} {
-		if strings.Contains(said, text) {
+		if strings.Contains(output, text) {
 			class = c
 		}
 	}
 	e.err = encodeError(
 		class,
 		robocache.Where{"file": e.path, "index": e.frames},
-		"ffmpeg failed: "+said,
+		"ffmpeg failed: "+output,
 		"",
 		cause,
 	)

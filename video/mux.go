@@ -171,10 +171,11 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan
 		m.sizes = m.sizes[:base+p.To-p.From]
 		ordinals = ordinals[:len(m.sizes)]
 		for k := p.From; k < p.To; k++ {
-			at := base + ix.DecodeIndex(k) - first
-			ordinals[at] = uint32(base + k - p.From)
-			reordered = reordered || at != base+k-p.From
-			m.delayFrames = max(m.delayFrames, int64(at)-int64(base+k-p.From))
+			// The frame's decode index and frame number in the joined file.
+			decodeIndex, ordinal := base+ix.DecodeIndex(k)-first, base+k-p.From
+			ordinals[decodeIndex] = uint32(ordinal)
+			reordered = reordered || decodeIndex != ordinal
+			m.delayFrames = max(m.delayFrames, int64(decodeIndex)-int64(ordinal))
 		}
 		for d := first; d <= last; d++ {
 			s := ix.Sample(d)
@@ -241,9 +242,11 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	resets := false
 	err = func() error {
 		return x.eachUnit(buf, func(nal []byte) {
-			kind := nal[0] >> 1 & 63 // NAL unit type of HEVC
-			resets = resets || e.Codec == H264 && nal[0]&31 == 5 ||
-				e.Codec == HEVC && kind >= 16 && kind <= 20
+			h264Kind, hevcKind := nal[0]&31, nal[0]>>1&63 // NAL unit types
+			// The last type of key frames of HEVC is CRA, which does not reset the decoder.
+			isReset264 := e.Codec == H264 && h264Kind == h264KeySlice
+			isResetHEVC := e.Codec == HEVC && hevcKind >= hevcFirstKey && hevcKind < hevcLastKey
+			resets = resets || isReset264 || isResetHEVC
 		})
 	}()
 	if resets {

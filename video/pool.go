@@ -240,8 +240,9 @@ func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err erro
 
 // canJoin reports whether next continues g without a gap, with the same sample entry.
 func canJoin(ix *Index, g, next Group) bool {
-	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
-		next.Start < ix.NumSamples() && next.End < ix.NumSamples() &&
+	hasNoGap := next.Start >= g.Start && next.Start <= g.End+1
+	isInFile := next.Start < ix.NumSamples() && next.End < ix.NumSamples()
+	return len(next.Ordinals) > 0 && hasNoGap && isInFile &&
 		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
@@ -290,7 +291,8 @@ const (
 	longGroup, keepPositions = 8, 12
 )
 
-// acquireDecoder returns an idle decoder for the group's sample entry, or a new one.
+// acquireDecoder returns an idle decoder for the group's sample entry, or a new one. how is its
+// relation to the group.
 func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) {
 	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
 	p.mu.Lock()
@@ -298,7 +300,7 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 		p.mu.Unlock()
 		return nil, elsewhere, robocache.Misuse(opDecode, nil, "the pool is closed")
 	}
-	found, fitting := -1, 0
+	found, fitting := -1, 0 // the decoder to use, and the number of decoders with this entry
 	for i, c := range p.idle {
 		if !sameEntry(&c.entry, entry) {
 			continue
@@ -321,9 +323,11 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 			found, how = i, nearby
 		}
 	}
-	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions &&
-		p.idle[found].lastIndex != f.Index {
-		found = -1
+	if found >= 0 && how == elsewhere && p.idle[found].lastIndex != f.Index {
+		keepsPosition := g.Cost() > longGroup && fitting < keepPositions
+		if keepsPosition { // leave the idle decoder for the caller that used it last
+			found = -1
+		}
 	}
 	if found >= 0 {
 		w = p.idle[found]
@@ -390,6 +394,7 @@ func (at *position) canServe(ix *Index, g Group) bool {
 	return true
 }
 
+// sameEntry reports whether a decoder for a also decodes streams of b.
 func sameEntry(a, b *SampleEntry) bool {
 	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width &&
 		a.Height == b.Height && a.Primaries == b.Primaries && a.Transfer == b.Transfer &&

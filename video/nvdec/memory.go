@@ -68,14 +68,12 @@ func (b *Backend) Upload(dst, src []byte) error {
 // UploadPlanes copies planes from the host to device memory, in the layout that KeepPlanes writes.
 func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	p, _ := info.Planes()
+	u, v := p[1], p[2]
 	return b.staging.copyToDevice(b, dst, func(m []byte) {
-		copy(m[:p[1].Offset], planes)
-		for y := range p[1].Rows {
-			joinPairs(
-				m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes],
-				planes[p[1].Offset+y*p[1].Stride:],
-				planes[p[2].Offset+y*p[2].Stride:],
-			)
+		copy(m[:u.Offset], planes) // the luma plane
+		for y := range u.Rows {
+			pairs := m[u.Offset+2*y*u.Stride:][:2*u.RowBytes]
+			joinPairs(pairs, planes[u.Offset+y*u.Stride:], planes[v.Offset+y*v.Stride:])
 		}
 	})
 }
