@@ -100,12 +100,11 @@ func stillHeader(b []byte) (StillInfo, error) {
 			return info, stillError(robocache.ErrMalformed, "png of %d×%d pixels", w, h)
 		}
 		info.Width, info.Height = int(w), int(h)
-		const grey, greyAlpha = 0, 4
 		depth, colour := b[24], b[25]
-		if colour == grey || colour == greyAlpha {
+		if colour == pngGrey || colour == pngGreyAlpha {
 			info.Channels = 1
 		}
-		if depth == 16 && colour == grey {
+		if depth == 16 && colour == pngGrey {
 			info.DType = robocache.Uint16
 		}
 		return info, nil

@@ -18,6 +18,15 @@ type pngFile struct {
 	scratch       *pngScratch
 }
 
+// Color types of PNG.
+const (
+	pngGrey      = 0
+	pngRGB       = 2
+	pngPalette   = 3
+	pngGreyAlpha = 4
+	pngRGBA      = 6
+)
+
 // pngScratch is the memory for one image.
 type pngScratch struct{ packed, rows []byte }
 
@@ -42,7 +51,7 @@ func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 // if the standard library must decode the file.
 func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
-		if p.colour != 0 || p.depth < 8 {
+		if p.colour != pngGrey || p.depth < 8 {
 			return false
 		}
 		rows, ok := p.inflateRows()
@@ -92,27 +101,32 @@ func (p *pngFile) parseChunks(b []byte) bool {
 			return false
 		}
 		kind, data := string(b[at+4:at+8]), b[at+8:at+8+int(n)]
-		if be.Uint32(b[at+8+int(n):]) != crc32.ChecksumIEEE(b[at+4:at+8+int(n)]) ||
-			first != (kind == "IHDR") {
+		checksum := be.Uint32(b[at+8+int(n):])
+		isValid := checksum == crc32.ChecksumIEEE(b[at+4:at+8+int(n)])
+		if !isValid || first != (kind == "IHDR") { // IHDR must be the first chunk, and only that
 			return false
 		}
 		at += 12 + int(n)
 		switch kind {
 		case "IHDR":
+			// Compression and filter method have one value. Interlaced images are not supported.
 			if len(data) != 13 || data[10] != 0 || data[11] != 0 || data[12] != 0 {
 				return false
 			}
 			p.depth, p.colour = data[8], data[9]
 		case "PLTE":
-			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 ||
-				len(data)%3 != 0 || len(data) > 3<<min(p.depth, 8) {
+			isMisplaced := parts > 0 || p.palette != nil
+			isGrey := p.colour == pngGrey || p.colour == pngGreyAlpha
+			maxBytes := 3 << min(p.depth, 8)
+			hasValidSize := len(data) > 0 && len(data)%3 == 0 && len(data) <= maxBytes
+			if isMisplaced || isGrey || !hasValidSize {
 				return false
 			}
 			p.palette = data
 		case "tRNS": // alpha is dropped
-			ok := p.colour == 0 && n == 2 || p.colour == 2 && n == 6 ||
-				p.colour == 3 && int(n) <= len(p.palette)/3
-			if !ok || parts > 0 {
+			hasValidSize := p.colour == pngGrey && n == 2 || p.colour == pngRGB && n == 6 ||
+				p.colour == pngPalette && int(n) <= len(p.palette)/3
+			if !hasValidSize || parts > 0 {
 				return false
 			}
 		case "IDAT":
@@ -142,19 +156,23 @@ func (p *pngFile) parseChunks(b []byte) bool {
 
 // depths holds the valid sample depths of each color type, as bit sets.
 var depths = [7]uint32{
-	0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
-	2: 1<<8 | 1<<16,
-	3: 1<<1 | 1<<2 | 1<<4 | 1<<8,
-	4: 1<<8 | 1<<16,
-	6: 1<<8 | 1<<16,
+	pngGrey:      1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
+	pngRGB:       1<<8 | 1<<16,
+	pngPalette:   1<<1 | 1<<2 | 1<<4 | 1<<8,
+	pngGreyAlpha: 1<<8 | 1<<16,
+	pngRGBA:      1<<8 | 1<<16,
 }
 
 // isSupported reports whether the depth is valid for the color type.
 func (p *pngFile) isSupported() bool {
-	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && (p.colour != 3 || p.palette != nil)
+	hasPalette := p.colour != pngPalette || p.palette != nil // if it needs one
+	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && hasPalette
 }
 
-func (p *pngFile) samplesPerPixel() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
+// samplesPerPixel returns the number of samples per pixel. isSupported must have returned true.
+func (p *pngFile) samplesPerPixel() int {
+	return [7]int{pngGrey: 1, pngRGB: 3, pngPalette: 1, pngGreyAlpha: 2, pngRGBA: 4}[p.colour]
+}
 
 // inflateRows decompresses the image and reverses the filters. It returns height rows, each after
 // its filter byte.
@@ -188,7 +206,7 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 // packRows writes the rows as R, G, B.
 func (p *pngFile) packRows(rows, rgb []byte) {
 	row := len(rows) / p.height
-	if p.depth >= 8 && p.colour != 3 {
+	if p.depth >= 8 && p.colour != pngPalette {
 		sampleBytes := int(p.depth) / 8
 		pixelBytes := p.samplesPerPixel() * sampleBytes
 		green, blue := 0, 0 // offsets in the pixel; grey has one sample for all
@@ -200,7 +218,7 @@ func (p *pngFile) packRows(rows, rgb []byte) {
 	}
 	var table [256][3]byte // R, G, B of each sample value
 	for v := range table {
-		if at := 3 * v; p.colour == 0 {
+		if at := 3 * v; p.colour == pngGrey {
 			g := byte(v * 255 / (1<<p.depth - 1))
 			table[v] = [3]byte{g, g, g}
 		} else if at+3 <= len(p.palette) { // an index beyond the palette is black, like in PIL
@@ -222,14 +240,14 @@ func (p *pngFile) packRows(rows, rgb []byte) {
 // pixel, at least 1.
 func unfilterRow(kind byte, line, above []byte, n int) bool {
 	switch kind {
-	case 0:
+	case 0: // None
 	case 1:
 		unfilterSub(line, n)
-	case 2:
+	case 2: // Up
 		if above != nil {
 			addBytes(line, above)
 		}
-	case 3:
+	case 3: // Average
 		for i := range line {
 			sum := 0
 			if i >= n {
@@ -240,7 +258,7 @@ func unfilterRow(kind byte, line, above []byte, n int) bool {
 			}
 			line[i] += byte(sum / 2)
 		}
-	case 4:
+	case 4: // Paeth
 		if above == nil { // the predictor is the left pixel
 			unfilterSub(line, n)
 			break

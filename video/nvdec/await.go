@@ -21,16 +21,17 @@ const (
 // would also wait, but it keeps a core busy. After maxPolls it gives up: the call that maps the
 // surface reports the error.
 func (d *decoder) awaitSurface(surface int32, n int) (status int32) {
-	begin, usual := time.Now(), d.usualWait*time.Duration(n)
-	nap := usual * 5 / 8
+	begin, expected := time.Now(), d.usualWait*time.Duration(n)
+	sleep := expected * 5 / 8
 	for range maxPolls {
 		if status = d.backend.driver.surfaceStatus(d.handle, surface); status != statusRuns {
 			break
 		}
-		cudahost.Nap(max(nap, pollInterval))
-		nap = usual / 8
+		cudahost.Nap(max(sleep, pollInterval))
+		sleep = expected / 8
 	}
-	d.usualWait = (3*d.usualWait + min(time.Since(begin)/time.Duration(n), time.Millisecond)) / 4
+	perFrame := min(time.Since(begin)/time.Duration(n), time.Millisecond)
+	d.usualWait = (3*d.usualWait + perFrame) / 4
 	return status
 }
 

@@ -18,7 +18,7 @@ import (
 // log time.
 func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
-	bad := func(want string) {
+	failOption := func(want string) {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
@@ -30,12 +30,12 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	case "gap":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s > 0 && s < 1e9) {
-			bad("gap:<seconds>")
+			failOption("gap:<seconds>")
 		}
 		cut = func(rec int, all []int64) []episode { return cutGaps(rec, all, int64(s*1e9)) }
 	case "events":
 		if arg == "" {
-			bad("events:<topic>")
+			failOption("events:<topic>")
 		}
 		cut = func(rec int, all []int64) []episode { return d.cutEvents(ctx, rec, all, arg) }
 	case "table":
@@ -44,7 +44,7 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	case "steps":
 		cut = func(rec int, all []int64) []episode { return d.cutSteps(ctx, rec, all) }
 	default:
-		bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
+		failOption("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
 	}
 	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
