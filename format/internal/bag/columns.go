@@ -212,10 +212,11 @@ func (d *Dataset) visitMessages(
 	}
 	e := d.openEpisode(ep)
 	t := d.topics[topic]
-	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
+	byMessage := func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }
+	if !slices.IsSortedFunc(want, byMessage) {
 		want = slices.Clone(want)
 		slices.SortFunc(want, func(a, b wantedMessage) int {
-			return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
+			return cmp.Or(byMessage(a, b), int(a.at)-int(b.at))
 		})
 	}
 	lostError := func(w wantedMessage) error {
@@ -230,17 +231,19 @@ func (d *Dataset) visitMessages(
 			)
 	}
 	d.useStorage(ctx, e.rec, func(s Storage) {
+		// Each pass reads want[from:to], a run of neighboring or equal messages.
 		for from := 0; from < len(want); {
-			to := from + 1 // end of a run of neighboring or equal messages
-			next := from   // first message of the run that fn has not received
+			to := from + 1
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
 				to++
 			}
+			first, last := int(want[from].msg), int(want[to-1].msg)
+			next := from // first message of the run that fn has not received
 			guard.Check(s.Messages(
 				ctx,
 				t.storageIndex[e.rec],
-				int(want[from].msg),
-				int(want[to-1].msg)+1,
+				first,
+				last+1,
 				func(i int, m *Message) error {
 					if next < to && int(want[next].msg) < i { // the storage skipped it
 						return lostError(want[next])

@@ -25,7 +25,7 @@ const (
 	minBudget         = 8 << 20
 	maxOpenRecordings = 64
 	scanAllBelow      = 64 << 20 // bytes of messages below which scan=auto reads all at opening
-	// messages of a topic that determine its columns if not all are read
+	// number of first messages that determine a topic's columns, unless all messages are read
 	sampleCount         = 16
 	maxTopicSampleBytes = 32 << 20 // limit on their bytes, except for the first message
 	maxSampleBytes      = 1 << 30  // limit on the bytes of all topics
@@ -79,36 +79,14 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d = nil
 		}
 	}()
-	infos := make([][]TopicInfo, len(recs))
-	bytes, errs := make([]int64, len(recs)), make([]error, len(recs))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
-	for i := range recs {
-		g.Go(func() error {
-			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
-				defer guard.Recover("open", &err)
-				infos[i], bytes[i] = s.Topics(), s.Bytes()
-				d.notes[i], err = s.Notes(gctx)
-				return err
-			})
-			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || isFatal(err)) {
-				return err
-			}
-			return nil
-		})
-	}
-	guard.Check(g.Wait())
+	infos, totalBytes, errs := d.openRecordings(ctx)
 	if len(errs) > 0 && !slices.Contains(errs, nil) {
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
 	d.listTopics(infos)
 	d.sampleTopics(ctx)
-	var total int64
-	for _, b := range bytes {
-		total += b
-	}
-	all := opt.Scan == "all" || opt.Scan != "sample" && total <= scanAllBelow
+	all := opt.Scan == "all" || opt.Scan != "sample" && totalBytes <= scanAllBelow
 	d.cutEpisodes(ctx, errs)
 	if all {
 		d.surveyAll(ctx)
@@ -126,6 +104,38 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d.About.Findings = append(d.About.Findings, d.Noticed()...)
 	opened = true
 	return d, nil
+}
+
+// openRecordings opens all recordings, several at a time, and stores their notes. It returns the
+// topics of each recording, the size of all messages, and the error of each recording. It fails the
+// call at an error that is fatal, and at any error if the dataset is strict or has one recording.
+func (d *Dataset) openRecordings(
+	ctx context.Context,
+) (infos [][]TopicInfo, totalBytes int64, errs []error) {
+	n := len(d.pool.recs)
+	infos, errs = make([][]TopicInfo, n), make([]error, n)
+	bytes := make([]int64, n)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
+	for i := range n {
+		g.Go(func() error {
+			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
+				defer guard.Recover("open", &err)
+				infos[i], bytes[i] = s.Topics(), s.Bytes()
+				d.notes[i], err = s.Notes(gctx)
+				return err
+			})
+			if err := errs[i]; err != nil && (d.opt.Strict || n == 1 || isFatal(err)) {
+				return err
+			}
+			return nil
+		})
+	}
+	guard.Check(g.Wait())
+	for _, b := range bytes {
+		totalBytes += b
+	}
+	return infos, totalBytes, errs
 }
 
 // failIfFatal fails the call if err does not concern one recording's data, or if the dataset is

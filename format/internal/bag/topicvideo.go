@@ -85,6 +85,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	var recordingCodec video.Codec // the codec that the messages name; "" if none does so far
 	stream := guard.Must(video.NewStream(t.dec.Codec(), video.Limits{}))
 	r := &topicVideo{}
+	// addPacket adds the packet of message i to the stream, and records its image.
 	addPacket := func(i int, m *Message) error {
 		packet, codec, err := t.dec.Packet(m.Data)
 		if err != nil {
