@@ -81,7 +81,7 @@ func (r *decodeJob) restartGroup(canReuse bool) error {
 
 var errNotInside = errors.New("not inside the decoder")
 
-// passFailed returns the error of a pass whose decoder or deliver function failed. keep reports
+// passFailed returns the error of a pass over the packets whose decoder or deliver function failed. keep reports
 // whether the decoder can be reused.
 func (r *decodeJob) passFailed(err error, ordinal int) (keep bool, _ error) {
 	if r.deliverErr != nil {

@@ -102,8 +102,8 @@ func appendSizedOBU(dst, whole, payload []byte) []byte {
 	return append(append(dst, byte(n)), payload...)
 }
 
-// Packet appends the packet of a sample to dst. If key is set, the packet includes the parameter
-// sets.
+// Packet appends the packet of a sample to dst. If key is set, the packet includes parameter sets:
+// those of the sample if it has them, otherwise those of the sample entry.
 func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) {
 	switch x.codec {
 	case VP9:

@@ -87,8 +87,8 @@ type worker struct {
 	lastFrame int
 }
 
-// position is the place in a file where a decoder can continue, for a later group of the same chain
-// of frames.
+// position is the place in a file where a decoder can continue without a flush. A later group can
+// use it if its frames follow those that were sent (see canServe).
 type position struct {
 	index       *Index // nil: no position
 	start       int    // first packet that was sent
