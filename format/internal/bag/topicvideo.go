@@ -148,24 +148,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		guard.Fail(firstErr)
 	}
 	r.absent = len(r.image) - len(r.message)
-	if w, h := stream.Size(); len(r.message) > 0 {
-		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
-			d.recordFinding(-1, robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "image-size-differs",
-				Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
-				Message: fmt.Sprintf(
-					"the images are %d×%d, those of the recordings before %d×%d",
-					w,
-					h,
-					f.Width,
-					f.Height,
-				),
-				Hint:  "read them at one size: " + robocache.Option("image_size"),
-				Count: int64(len(r.message)),
-			})
-		}
-	}
+	d.reportSizeChange(k, r, stream)
 	d.reportVideoFaults(k, r, stream, undecodable, firstErr)
 	if len(r.message) == 0 {
 		return r
@@ -176,6 +159,31 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	sum := sha256.Sum256(r.mp4.Head())
 	r.version = "video-" + hex.EncodeToString(sum[:12])
 	return r
+}
+
+// reportSizeChange records a finding if the images of a topic video have another size than those of
+// the topic's first recording.
+func (d *Dataset) reportSizeChange(k videoKey, r *topicVideo, stream *video.Stream) {
+	t := d.topics[k.topic]
+	f := &t.fields[0].Feature
+	w, h := stream.Size()
+	if len(r.message) == 0 || w == f.Width && h == f.Height {
+		return
+	}
+	d.recordFinding(-1, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "image-size-differs",
+		Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
+		Message: fmt.Sprintf(
+			"the images are %d×%d, those of the recordings before %d×%d",
+			w,
+			h,
+			f.Width,
+			f.Height,
+		),
+		Hint:  "read them at one size: " + robocache.Option("image_size"),
+		Count: int64(len(r.message)),
+	})
 }
 
 // reportVideoFaults records findings for images that a topic video lacks. undecodable is the number
