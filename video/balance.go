@@ -65,6 +65,7 @@ func (b *helpBalance) advance(now time.Time, frames int64) {
 		return
 	}
 	rate := float64(frames-b.framesBefore) / now.Sub(b.stateStart).Seconds()
+	// The next state, and the time for which it lasts. The cases are the states that end now.
 	next, duration := b.state+1, watchTime
 	switch b.state {
 	case beginning:
@@ -72,7 +73,7 @@ func (b *helpBalance) advance(now time.Time, frames int64) {
 	case watchingHelp:
 		duration = drainTime
 		b.helpedRate = rate
-	case watchingAlone:
+	case watchingAlone: // rate is that of the device alone
 		helps := b.helpedRate > worthHelp*rate
 		if helps == b.helps {
 			b.hold = min(2*b.hold, lastHold)

@@ -81,8 +81,8 @@ func (r *decodeJob) restartGroup(canReuse bool) error {
 
 var errNotInside = errors.New("not inside the decoder")
 
-// passFailed returns the error of a pass over the packets whose decoder or deliver function failed. keep reports
-// whether the decoder can be reused.
+// passFailed returns the error of a pass over the packets in which the decoder or the deliver
+// function failed. keep reports whether the decoder can be reused.
 func (r *decodeJob) passFailed(err error, ordinal int) (keep bool, _ error) {
 	if r.deliverErr != nil {
 		return r.worker.clearPosition(), r.deliverErr

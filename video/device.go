@@ -68,7 +68,7 @@ type Formulas interface {
 // a formula for this conversion.
 func FormulaOf(info PlaneInfo, spec *Spec) (formula Formula, ok bool) {
 	b, err := ActiveBackend()
-	owner, ok := b.(Formulas)
+	owner, ok := b.(Formulas) // false also if b is nil
 	if err != nil || !ok || spec.Pixel != RGB8 || info.Rotation != 0 {
 		return Formula{}, false
 	}

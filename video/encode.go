@@ -64,6 +64,7 @@ var encoders = map[Codec]struct {
 	},
 }
 
+// encodeError returns an error of an encoder. hint and cause may be empty.
 func encodeError(
 	class error,
 	where robocache.Where,
@@ -493,6 +494,8 @@ type outputTail struct {
 	diskFull func() // called once, if the output reports a full disk
 }
 
+// Write appends output and keeps its last 2 to 4 KiB. If the output states that the disk is full,
+// Write calls diskFull once, after a delay.
 func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

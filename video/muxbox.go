@@ -94,33 +94,32 @@ func (m *joinPlan) moovBox(media int64, offsets string) []byte {
 			made,
 			scale,
 			length,
-			bigEndianWords(1<<16, 1<<24, 0, 0),
+			bigEndianWords(1<<16, 1<<24, 0, 0), // rate 1, volume 1, reserved
 			bigEndianWords(unityMatrix...),
-			bigEndianWords(0, 0, 0, 0, 0, 0, 2),
+			bigEndianWords(0, 0, 0, 0, 0, 0, 2), // reserved, id of the next track
 		),
 		boxOf(
 			"trak",
 			boxOf(
 				"tkhd",
-				bigEndianWords(version|3),
+				bigEndianWords(version|3), // the track is enabled, and used in the movie
 				made,
-				bigEndianWords(1, 0),
+				bigEndianWords(1, 0), // id, reserved
 				length,
-				bigEndianWords(0, 0, 0, 0),
+				bigEndianWords(0, 0, 0, 0), // layer, group and volume
 				bigEndianWords(rotationMatrix(e)...),
 				bigEndianWords(uint32(e.Width)<<16, uint32(e.Height)<<16),
 			),
 			edts,
 			boxOf(
 				"mdia",
-				// language "und"
 				boxOf(
 					"mdhd",
 					bigEndianWords(version),
 					made,
 					scale,
 					length,
-					bigEndianWords(0x55c40000),
+					bigEndianWords(0x55c40000), // language "und"
 				),
 				boxOf(
 					"hdlr",

@@ -36,7 +36,9 @@ type Pool struct {
 	idleBytes int64
 	closed    bool
 
-	packets, decoded, delivered, opened, evicted, bytesRead, bytesNeeded, reads, continued atomic.Int64
+	// The counters of PoolStats.
+	packets, decoded, delivered, opened, evicted atomic.Int64
+	bytesRead, bytesNeeded, reads, continued     atomic.Int64
 }
 
 // PoolStats reports the work and the contents of a pool.
@@ -140,9 +142,9 @@ func NewPoolOf(b Backend, budget int64) *Pool {
 // Decode decodes groups in order and calls deliver with each wanted frame, in presentation order
 // within a group, on the caller's goroutine. The frame is valid during that call. An error of
 // deliver ends the decode and is returned unchanged. Adjacent groups form one run of packets
-// without drain or flush, so a whole file costs as much as sequential decoding. Packets are taken
-// from b, which may be nil, as far as it holds them, and are read otherwise. The frames and errors
-// are the same.
+// without drain or flush, so a whole file costs as much as sequential decoding. Packets that b
+// holds are taken from b, and others are read. b may be nil. The frames and errors do not depend on
+// b.
 func (p *Pool) Decode(
 	ctx context.Context,
 	f *File,

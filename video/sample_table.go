@@ -141,20 +141,22 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 	if err != nil {
 		return err
 	}
-	if nRuns == 0 || be.Uint32(runs) != 1 {
+	firstChunk := func(run int) uint32 { return be.Uint32(runs[12*run:]) }
+	if nRuns == 0 || firstChunk(0) != 1 {
 		return stsc.malformed("the first run does not begin at chunk 1")
 	}
 	ix.offsetLow = make([]uint32, ix.samples)
 	ix.firstCut = ix.samples
 	d, run := 0, 0 // next sample, and the run of the current chunk
 	for c := 0; c < nChunks && d < ix.samples; c++ {
-		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
+		for run+1 < nRuns && firstChunk(run+1) <= uint32(c+1) {
 			run++
-			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
+			if firstChunk(run) <= firstChunk(run-1) {
 				return stsc.malformed("run %d does not begin after run %d", run, run-1)
 			}
 		}
-		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
+		perChunk := int64(be.Uint32(runs[12*run+4:]))
+		entry := int64(be.Uint32(runs[12*run+8:])) - 1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
 			return stsc.malformed(
 				"run %d names sample entry %d of %d",
@@ -196,6 +198,7 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 				}
 				ix.firstCut = min(ix.firstCut, d)
 			}
+			// An offset is stored in 32 low and, if a file needs them, 16 high bits.
 			if off > math.MaxUint32 && ix.offsetHigh == nil {
 				ix.offsetHigh = make([]uint16, ix.samples)
 			}

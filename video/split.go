@@ -127,7 +127,7 @@ func (s *Split) Decode(
 	switch s.stateOf(x) {
 	case proven:
 		if !s.acquireSlot(ctx) {
-			break
+			break // to the host
 		}
 		err := func() error {
 			defer func() { <-s.slots }() // also if deliver panics
@@ -138,6 +138,7 @@ func (s *Split) Decode(
 			return err
 		}
 	case unproven:
+		// While one caller compares the stream, the others decode on the host.
 		if x.proving.TryLock() {
 			err := func() error {
 				defer x.proving.Unlock()

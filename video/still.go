@@ -83,6 +83,7 @@ func StillSize(encoded []byte) (StillInfo, error) {
 	return info, nil
 }
 
+// stillError returns an error of a still image.
 func stillError(class error, format string, args ...any) error {
 	return robocache.NewError(class, opStill, nil, format, args...)
 }

@@ -22,6 +22,7 @@ func packYCbCr(m *image.YCbCr, out []byte) {
 	}
 }
 
+// clampToByte returns v, limited to 0 to 255.
 func clampToByte(v int32) byte {
 	if uint32(v) > 255 {
 		if v < 0 {

@@ -260,7 +260,7 @@ func (d *decoder) vacateSurface(surface int32) error {
 	if uncheckedAt >= 0 {
 		d.unchecked[uncheckedAt] = none
 	}
-	if pendingAt < 0 {
+	if pendingAt < 0 { // no frame to deliver, so only the status matters
 		if status == statusRuns { // a later query would report the next frame
 			return d.engineError(status)
 		}
