@@ -159,7 +159,7 @@ func (w *readWindow) readBytes(ctx context.Context, off int64, n int) ([]byte, e
 	}
 	left := w.f.Size() - off
 	size := min(max(int64(n), headRead), left)
-	if off > 0 && left <= tailRead {
+	if off > 0 && left <= tailRead { // read all the rest (see tailRead)
 		size = left
 	}
 	if size < int64(n) {

@@ -64,8 +64,12 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	}
 	row := r.Width * r.Channels * size
 	stride := strideOf(r)
-	if stride < row || int64(len(r.Pix)) < int64(row) ||
-		(int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
+	isTooShort := stride < row || int64(len(r.Pix)) < int64(row)
+	if !isTooShort { // the last row needs no padding
+		completeRows := 1 + (int64(len(r.Pix))-int64(row))/int64(stride)
+		isTooShort = completeRows < int64(r.Height)
+	}
+	if isTooShort {
 		return info, stillError(
 			robocache.ErrMalformed,
 			"raw image of %d×%d×%d %s in %d bytes, stride %d",

@@ -383,7 +383,7 @@ func (at *position) canServe(ix *Index, g Group) bool {
 	}
 	for _, k := range g.Ordinals {
 		d := ix.DecodeIndex(k)
-		if d >= at.next {
+		if d >= at.next { // not sent yet
 			if at.drained {
 				return false
 			}

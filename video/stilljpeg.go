@@ -15,9 +15,11 @@ func packYCbCr(m *image.YCbCr, out []byte) {
 			b, r := int32(cb[x])-128, int32(cr[x])-128
 			v := int32(l)
 			p := to[3*x : 3*x+3 : 3*x+3]
-			p[0] = clampToByte(v + (91881*r+1<<15)>>16)
-			p[1] = clampToByte(v + (-22554*b-46802*r+1<<15)>>16)
-			p[2] = clampToByte(v + (116130*b+1<<15)>>16)
+			// The factors are 1.402, −0.34414, −0.71414 and 1.772, times 2¹⁶.
+			const half = 1 << 15 // rounds to the nearest
+			p[0] = clampToByte(v + (91881*r+half)>>16)
+			p[1] = clampToByte(v + (-22554*b-46802*r+half)>>16)
+			p[2] = clampToByte(v + (116130*b+half)>>16)
 		}
 	}
 }

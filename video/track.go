@@ -28,12 +28,12 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 				return err
 			}
 			// after times 4 + 4, scale 4, duration 4, rate 4, volume 2, reserved 10
-			at, matrix := 8, 32
-			if version == 1 {
-				at, matrix = 16, 44
+			scaleAt, matrixStart := 8, 32
+			if version == 1 { // times and duration of 8 bytes
+				scaleAt, matrixStart = 16, 44
 			}
-			movieScale = int64(be.Uint32(d[at:]))
-			movie = matrixAt(d[matrix:])
+			movieScale = int64(be.Uint32(d[scaleAt:]))
+			movie = matrixAt(d[matrixStart:])
 		case "mvex":
 			// The tables cover at most the first fragment, so an index would lack the other frames.
 			return b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes")

@@ -91,7 +91,8 @@ func startError(cause any) error {
 	return robocache.Unsupported(opDecode, nil, "the decoder does not start here: %v", cause)
 }
 
-// compileDecoder compiles the decoder.
+// compileDecoder unpacks and compiles the decoder, with a check of the time limit at each call of
+// allocator.
 func compileDecoder() (e *engine, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -50,23 +50,25 @@ func (d *decoder) checkDecoded() error {
 	if d.frame.decodeErr != nil {
 		return d.frame.decodeErr
 	}
-	n, own := d.frame.unchecked, d.frame.surface
-	ask := func(s int32) error {
+	// The first n unchecked surfaces were decoded up to this frame.
+	n, ownSurface := d.frame.unchecked, d.frame.surface
+	checkSurface := func(s int32) error {
 		if s == none {
 			return nil
 		}
 		return d.statusError(d.backend.driver.surfaceStatus(d.handle, s))
 	}
 	for _, s := range d.unchecked[:n] {
-		if err := ask(s); err != nil {
+		if err := checkSurface(s); err != nil {
 			return err
 		}
 	}
-	if !slices.Contains(d.unchecked[:n], own) {
-		if err := ask(own); err != nil {
+	if !slices.Contains(d.unchecked[:n], ownSurface) {
+		if err := checkSurface(ownSurface); err != nil {
 			return err
 		}
 	}
+	// Those surfaces are removed, so the counts of the frames after this one decrease.
 	d.unchecked, d.frame.unchecked = slices.Delete(d.unchecked, 0, n), 0
 	for i := range d.pending {
 		d.pending[i].unchecked -= n

@@ -175,33 +175,33 @@ func (b *Backend) convertPlanes(
 	return b.withStream(func(s uintptr) error { return x.Run(from, to, spec.ChannelsFirst, s) })
 }
 
-// kernelFor returns the kernel of a conversion, or ErrUnsupported. It also remembers that there is
-// none.
+// kernelFor returns the kernel of a conversion, or ErrUnsupported. It keeps the kernel for later
+// calls, or nil if there is none.
 func (b *Backend) kernelFor(info video.PlaneInfo, spec *video.Spec) (frameKernel, error) {
 	key := conversionKey{info, spec.Width, spec.Height}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x, known := b.kernels[key]
+	kernel, known := b.kernels[key]
 	if !known && len(b.kernels) < maxForms && spec.Pixel == video.RGB8 {
 		if f, ok := video.FormulaOf(info, spec); ok {
-			own := cuda.FrameForm(f)
-			made, err := b.driver.prepareKernel(&own)
+			form := cuda.FrameForm(f)
+			prepared, err := b.driver.prepareKernel(&form)
 			if err == nil {
-				x = made
+				kernel = prepared
 			} else if !errors.Is(err, robocache.ErrUnsupported) {
 				return nil, err
 			}
 		}
-		b.kernels[key] = x
+		b.kernels[key] = kernel
 	}
-	if x == nil || spec.Pixel != video.RGB8 {
+	if kernel == nil || spec.Pixel != video.RGB8 {
 		return nil, robocache.Unsupported(
 			opDecode,
 			nil,
 			"no GPU kernel gives the same pixels as the CPU",
 		)
 	}
-	return x, nil
+	return kernel, nil
 }
 
 // devicePlanes returns the device addresses of the frame's planes. They are valid until the surface

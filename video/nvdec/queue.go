@@ -181,15 +181,16 @@ func (f *frame) keepPlanes(dst []byte) error {
 		return err
 	}
 	to, _ := info.Planes()
+	luma, chroma := to[0], to[1]
 	return f.submit(dst, p, frameOp{rows: cuda.Rows{
-		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
-		{
-			Bytes:  2 * to[1].RowBytes,
-			Rows:   to[1].Rows,
+		{Bytes: luma.RowBytes, Rows: luma.Rows, From: p.LumaRow, To: luma.Stride},
+		{ // pairs of samples of both chroma planes
+			Bytes:  2 * chroma.RowBytes,
+			Rows:   chroma.Rows,
 			From:   p.ChromaRow,
-			To:     2 * to[1].Stride,
+			To:     2 * chroma.Stride,
 			FromAt: int(p.Chroma - p.Luma),
-			ToAt:   to[1].Offset,
+			ToAt:   chroma.Offset,
 		},
 	}})
 }
