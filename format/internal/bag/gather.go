@@ -313,11 +313,13 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 		return nil
 	}
 	t := d.topics[topic]
-	// The log times are in the index. trackOf reads the times of the topic's clock in any case.
+	// Times of another clock are in the payloads. The log times are in the index, and trackOf reads
+	// the times of the topic's clock in any case.
 	full := clock != "" && clock != Log && clock != t.clock
 	tr := d.trackOf(ctx, ep, topic, full)
 	r := &tr.clocks[c]
-	if tr.full && !d.needsPayload(t) {
+	readsIndex := !d.needsPayload(t) // other reads of the stream
+	if tr.full && readsIndex {
 		// Other reads of this stream use the rows of the index. Rows that are lost to damage are
 		// not in tr, so the timestamps would not match those rows.
 		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {
