@@ -107,11 +107,11 @@ func (p *boxParser) eachChild(parent string, data []byte, base int64, fn func(bo
 	return nil
 }
 
-// splitFullBox returns the version of a full box and the bytes after its flags, at least least
-// bytes.
-func (p *boxParser) splitFullBox(b box, least int) (version byte, rest []byte, err error) {
-	if len(b.data) < 4+least {
-		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+least)
+// splitFullBox returns the version of a full box and the bytes after its flags. It returns an error
+// if these are fewer than minBytes.
+func (p *boxParser) splitFullBox(b box, minBytes int) (version byte, rest []byte, err error) {
+	if len(b.data) < 4+minBytes {
+		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+minBytes)
 	}
 	return b.data[0], b.data[4:], nil
 }

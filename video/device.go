@@ -52,8 +52,9 @@ type Formula struct {
 	Width, Height int // size of the result
 	Scaled        bool
 	Numbers       [10]int32
-	// If Scaled: the filters across luma, across chroma, down luma and down chroma. Taps is the
-	// number of taps per result, Position the first source sample of each result.
+	// Taps, Position and Weight describe four filters if Scaled is true: across luma, across
+	// chroma, down luma and down chroma. Taps is the number of taps per result, and Position the
+	// first source sample of each result.
 	Taps     [4]int
 	Position [4][]int32
 	Weight   [4][]int16

@@ -185,12 +185,12 @@ func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	}
 	encoder, gop, scale := encoders[c.Codec], strconv.Itoa(c.GOP), strconv.FormatInt(timescale, 10)
 	input, output := "rgb24", "yuv420p"
-	own := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
+	quality := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
 	switch {
 	case c.Gray12:
 		input, output = "gray12le", "gray12le"
-		own = strings.Replace(encoder.args, "keyint=", "lossless=1:keyint=", 1)
-	case c.Width%2+c.Height%2 > 0:
+		quality = strings.Replace(encoder.args, "keyint=", "lossless=1:keyint=", 1)
+	case c.Width%2+c.Height%2 > 0: // 4:2:0 needs even sizes
 		output = "yuv444p"
 	}
 	args := []string{
@@ -225,7 +225,7 @@ func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	if c.Preset != "" {
 		args = append(args, "-preset", c.Preset)
 	}
-	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
+	args = append(args, strings.Fields(strings.ReplaceAll(quality, "GOP", gop))...)
 	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart",
 		"-use_editlist", "0", "-video_track_timescale", scale, "-movie_timescale", scale, "-f",
 		"mp4", "file:"+path), nil

@@ -320,8 +320,9 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 			found, how = i, resumed
 			break
 		}
-		if ahead := g.Ordinals[0] - c.lastFrame; how == elsewhere && ahead > 0 &&
-			ahead <= nearFrames {
+		ahead := g.Ordinals[0] - c.lastFrame
+		isNear := ahead > 0 && ahead <= nearFrames
+		if how == elsewhere && isNear {
 			found, how = i, nearby
 		}
 	}
