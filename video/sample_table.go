@@ -111,7 +111,7 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 	ix.sizes = make([]uint32, count)
 	for i := range ix.sizes {
 		switch width {
-		case 4:
+		case 4: // the first of two sizes is in the high bits
 			ix.sizes[i] = uint32(list[i/2]>>(4*(1-i%2))) & 15
 		case 8:
 			ix.sizes[i] = uint32(list[i])

@@ -191,8 +191,8 @@ func (ffmpegBackend) Formula(info *video.PlaneInfo, width, height int) (f video.
 	for i, n := range c.numbers {
 		f.Numbers[i] = int32(n)
 	}
-	for k := range f.Taps {
-		n := int(c.size[k])
+	for k := range f.Taps { // copy the filters out of C memory
+		n := int(c.size[k]) // number of results
 		f.Taps[k] = int(c.taps[k])
 		f.Position[k] = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.position[k])), n))
 		f.Weight[k] = slices.Clone(
