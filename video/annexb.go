@@ -19,7 +19,30 @@ func unsupportedPacket(msg, hint string) error {
 	return robocache.Unsupported(opPackets, nil, "%s", msg).WithHint("%s", hint)
 }
 
+// startCode precedes each NAL unit in Annex B form.
 var startCode = []byte{0, 0, 1}
+
+// NAL unit types of H.264 (5 low bits of the first byte).
+const (
+	h264Slice      = 1
+	h264PartitionA = 2 // first part of a partitioned slice
+	h264KeySlice   = 5 // slice of an IDR picture
+	h264SPS        = 7
+	h264PPS        = 8
+	h264Delimiter  = 9
+)
+
+// NAL unit types of HEVC (6 bits of the first byte, after its first bit).
+const (
+	hevcLastNonKey   = 9 // 0 to 9 are slices of other frames; 6 to 9 of leading ones
+	hevcFirstLeading = 6
+	hevcFirstKey     = 16 // 16 to 21 are slices of key frames
+	hevcLastKey      = 21
+	hevcVPS          = 32
+	hevcSPS          = 33
+	hevcPPS          = 34
+	hevcDelimiter    = 35
+)
 
 // IsAnnexB reports whether a packet begins with a start code, as H.264 and HEVC packets outside of
 // files do.
@@ -61,7 +84,7 @@ type bitReader struct {
 	next      int // index of the next byte
 	bitsLeft  int // bits of cur that are not read yet
 	cur       byte
-	zeros     int
+	zeros     int  // number of zero bytes just before the next byte
 	noEscapes bool // the payload has no emulation prevention bytes
 	bad       bool
 }
@@ -127,18 +150,18 @@ func (r *bitReader) readSigned() int32 {
 type sequenceSet struct {
 	id                       uint32
 	width, height            int
-	chroma                   uint32 // chroma_format_idc
-	lumaBits, chromaBits     uint32 // bits minus 8
-	planes                   bool   // color planes are coded separately
-	frameBits                int    // H.264: bits of frame_num
-	gaps                     bool   // H.264: frame_num may have gaps
-	fields                   bool   // H.264: frames may be coded as fields
-	reorder                  uint32 // HEVC: maximum number of frames that are reordered
-	layers                   uint32 // HEVC: temporal layers minus 1
-	nested                   uint32
+	chroma                   uint32   // chroma_format_idc
+	lumaBits, chromaBits     uint32   // bits minus 8
+	planes                   bool     // color planes are coded separately
+	frameBits                int      // H.264: bits of frame_num
+	gaps                     bool     // H.264: frame_num may have gaps
+	fields                   bool     // H.264: frames may be coded as fields
+	reorder                  uint32   // HEVC: maximum number of frames that are reordered
+	layers                   uint32   // HEVC: temporal layers minus 1
+	nested                   uint32   // HEVC: sps_temporal_id_nesting_flag
 	profile                  [12]byte // HEVC: general profile, tier and level
-	cropX, cropY             uint32
-	left, right, top, bottom uint32
+	cropX, cropY             uint32   // pixels per unit of the crop
+	left, right, top, bottom uint32   // crop at each side, in units
 }
 
 // applyCrop subtracts the cropped area from the size, and returns an error if the result is invalid
@@ -163,14 +186,16 @@ func (p *sequenceSet) applyCrop(maxPixels int64) (*sequenceSet, error) {
 	return p, nil
 }
 
+// truncatedSet returns the error for a parameter set that ends too early.
 func truncatedSet() error { return malformedPacket("a parameter set is truncated", "", "") }
 
-// parseSPS264 parses a sequence parameter set of H.264, including its first byte.
+// parseSPS264 parses a sequence parameter set of H.264, including its first byte. The comments are
+// the names of the fields in ITU-T H.264, section 7.3.2.1.1.
 func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 	r := bitReader{b: nal[1:]}
 	p := &sequenceSet{chroma: 1}
 	profile := r.readBits(8)
-	r.skipBits(16)
+	r.skipBits(16) // constraint flags, level_idc
 	p.id = r.readUnsigned()
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -178,50 +203,50 @@ func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 			p.planes = r.readBit() == 1
 		}
 		p.lumaBits, p.chromaBits = r.readUnsigned(), r.readUnsigned()
-		r.readBit()
-		if r.readBit() == 1 {
+		r.readBit()           // qpprime_y_zero_transform_bypass_flag
+		if r.readBit() == 1 { // seq_scaling_matrix_present_flag
 			lists := 8
 			if p.chroma == 3 {
 				lists = 12
 			}
 			for i := range lists {
-				if r.readBit() == 1 {
-					size := 16
+				if r.readBit() == 1 { // seq_scaling_list_present_flag
+					size := 16 // of 4×4 blocks
 					if i >= 6 {
-						size = 64
+						size = 64 // of 8×8 blocks
 					}
-					scalingList(&r, size)
+					skipScalingList(&r, size)
 				}
 			}
 		}
 	}
 	p.frameBits = int(r.readUnsigned()) + 4
-	switch r.readUnsigned() {
+	switch r.readUnsigned() { // pic_order_cnt_type
 	case 0:
-		r.readUnsigned()
+		r.readUnsigned() // log2_max_pic_order_cnt_lsb_minus4
 	case 1:
-		r.readBit()
-		r.readSigned()
-		r.readSigned()
+		r.readBit()    // delta_pic_order_always_zero_flag
+		r.readSigned() // offset_for_non_ref_pic
+		r.readSigned() // offset_for_top_to_bottom_field
 		n := r.readUnsigned()
 		for range min(n, 256) {
-			r.readSigned()
+			r.readSigned() // offset_for_ref_frame
 		}
 		if n > 255 {
 			r.bad = true
 		}
 	}
-	r.readUnsigned()
+	r.readUnsigned() // max_num_ref_frames
 	p.gaps = r.readBit() == 1
-	w, h := r.readUnsigned(), r.readUnsigned()
+	w, h := r.readUnsigned(), r.readUnsigned() // in macroblocks of 16 pixels, minus 1
 	p.fields = r.readBit() == 0
-	unit := uint32(1)
+	unit := uint32(1) // fields in a frame: h and the vertical crop count rows of one field
 	if p.fields {
-		r.readBit()
+		r.readBit() // mb_adaptive_frame_field_flag
 		unit = 2
 	}
-	r.readBit()
-	if r.readBit() == 1 {
+	r.readBit()           // direct_8x8_inference_flag
+	if r.readBit() == 1 { // frame_cropping_flag
 		p.left, p.right = r.readUnsigned(), r.readUnsigned()
 		p.top, p.bottom = r.readUnsigned(), r.readUnsigned()
 	}
@@ -230,6 +255,7 @@ func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 		return nil, truncatedSet()
 	}
 	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
+	// The crop counts samples of the color planes. With 4:2:0 each one is two pixels wide and high.
 	p.cropX, p.cropY = 1, unit
 	if !p.planes && (p.chroma == 1 || p.chroma == 2) {
 		p.cropX = 2
@@ -240,8 +266,9 @@ func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 	return p.applyCrop(maxPixels)
 }
 
-// scalingList skips a scaling list of H.264.
-func scalingList(r *bitReader, size int) {
+// skipScalingList skips a scaling list of H.264 with size values. The list ends early, and repeats
+// its last value, at a difference that makes the next value 0.
+func skipScalingList(r *bitReader, size int) {
 	last, next := int32(8), int32(8)
 	for range size {
 		if next != 0 {
@@ -253,31 +280,32 @@ func scalingList(r *bitReader, size int) {
 	}
 }
 
-// parseSPS265 parses a sequence parameter set of HEVC, including its first two bytes.
+// parseSPS265 parses a sequence parameter set of HEVC, including its first two bytes. The comments
+// are the names of the fields in ITU-T H.265, section 7.3.2.2.
 func parseSPS265(nal []byte, maxPixels int64) (*sequenceSet, error) {
 	if len(nal) < 15 {
 		return nil, truncatedSet()
 	}
 	r := bitReader{b: nal[2:]}
 	p := &sequenceSet{}
-	r.readBits(4)
+	r.readBits(4) // sps_video_parameter_set_id
 	p.layers, p.nested = r.readBits(3), r.readBits(1)
 	for i := range p.profile {
 		p.profile[i] = byte(r.readBits(8))
 	}
-	var profiles, levels [8]bool
+	var profiles, levels [8]bool // the layer has a profile, and a level
 	for i := range p.layers {
 		profiles[i], levels[i] = r.readBit() == 1, r.readBit() == 1
 	}
 	if p.layers > 0 {
-		r.skipBits(2 * (8 - int(p.layers)))
+		r.skipBits(2 * (8 - int(p.layers))) // reserved_zero_2bits of the layers up to 8
 	}
 	for i := range p.layers {
 		if profiles[i] {
-			r.skipBits(88)
+			r.skipBits(88) // profile of the layer
 		}
 		if levels[i] {
-			r.skipBits(8)
+			r.skipBits(8) // sub_layer_level_idc
 		}
 	}
 	p.id = r.readUnsigned()
@@ -285,20 +313,20 @@ func parseSPS265(nal []byte, maxPixels int64) (*sequenceSet, error) {
 		p.planes = r.readBit() == 1
 	}
 	w, h := r.readUnsigned(), r.readUnsigned()
-	if r.readBit() == 1 {
+	if r.readBit() == 1 { // conformance_window_flag
 		p.left, p.right = r.readUnsigned(), r.readUnsigned()
 		p.top, p.bottom = r.readUnsigned(), r.readUnsigned()
 	}
 	p.lumaBits, p.chromaBits = r.readUnsigned(), r.readUnsigned()
-	r.readUnsigned()
-	first := p.layers
-	if r.readBit() == 1 {
+	r.readUnsigned()      // log2_max_pic_order_cnt_lsb_minus4
+	first := p.layers     // first layer with buffer sizes
+	if r.readBit() == 1 { // sps_sub_layer_ordering_info_present_flag
 		first = 0
 	}
 	for range p.layers - first + 1 {
-		r.readUnsigned()
+		r.readUnsigned() // sps_max_dec_pic_buffering_minus1
 		p.reorder = r.readUnsigned()
-		r.readUnsigned()
+		r.readUnsigned() // sps_max_latency_increase_plus1
 	}
 	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 ||
 		h > 65535 {

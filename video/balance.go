@@ -29,9 +29,9 @@ type helpBalance struct {
 	stateEnd     time.Time
 	framesBefore int64 // frames delivered before this state began
 	stateStart   time.Time
-	helpedRate   float64 // frames per second with the host's help
-	helps        bool
-	hold         time.Duration
+	helpedRate   float64       // frames per second with the host's help
+	helps        bool          // the last decision: the host's help is worth it
+	hold         time.Duration // time for which the last decision is kept
 }
 
 // States, in order. After holding, the measurement starts again with the host's help.
@@ -44,11 +44,13 @@ const (
 	holding
 )
 
-// hostHelps reports whether the host should decode groups now.
+// hostHelps reports whether the host should decode groups now. It does so until its help has been
+// measured, and later if the help was worth it.
 func (b *helpBalance) hostHelps() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state <= watchingHelp || b.state == holding && b.helps
+	measuresHelp := b.state <= watchingHelp
+	return measuresHelp || b.state == holding && b.helps
 }
 
 // advance moves to the next state if the time of the current one is over. frames is the total
@@ -63,6 +65,7 @@ func (b *helpBalance) advance(now time.Time, frames int64) {
 		return
 	}
 	rate := float64(frames-b.framesBefore) / now.Sub(b.stateStart).Seconds()
+	// The next state, and the time for which it lasts. The cases are the states that end now.
 	next, duration := b.state+1, watchTime
 	switch b.state {
 	case beginning:
@@ -70,7 +73,7 @@ func (b *helpBalance) advance(now time.Time, frames int64) {
 	case watchingHelp:
 		duration = drainTime
 		b.helpedRate = rate
-	case watchingAlone:
+	case watchingAlone: // rate is that of the device alone
 		helps := b.helpedRate > worthHelp*rate
 		if helps == b.helps {
 			b.hold = min(2*b.hold, lastHold)

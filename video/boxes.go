@@ -107,11 +107,11 @@ func (p *boxParser) eachChild(parent string, data []byte, base int64, fn func(bo
 	return nil
 }
 
-// splitFullBox returns the version of a full box and the bytes after its flags, at least least
-// bytes.
-func (p *boxParser) splitFullBox(b box, least int) (version byte, rest []byte, err error) {
-	if len(b.data) < 4+least {
-		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+least)
+// splitFullBox returns the version of a full box and the bytes after its flags. It returns an error
+// if these are fewer than minBytes.
+func (p *boxParser) splitFullBox(b box, minBytes int) (version byte, rest []byte, err error) {
+	if len(b.data) < 4+minBytes {
+		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+minBytes)
 	}
 	return b.data[0], b.data[4:], nil
 }
@@ -159,7 +159,7 @@ func (w *readWindow) readBytes(ctx context.Context, off int64, n int) ([]byte, e
 	}
 	left := w.f.Size() - off
 	size := min(max(int64(n), headRead), left)
-	if off > 0 && left <= tailRead {
+	if off > 0 && left <= tailRead { // read all the rest (see tailRead)
 		size = left
 	}
 	if size < int64(n) {

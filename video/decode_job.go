@@ -51,12 +51,13 @@ func (r *decodeJob) runGroup(ctx context.Context) (keep bool, err error) {
 	return keep, err
 }
 
-// restartGroup resets the decoder to the start of the group. A group must have the same result with
-// any neighbors, in any order. A damaged packet is not its error if the packet was only sent to
-// push frames out, or was left in the decoder by an earlier group.
-func (r *decodeJob) restartGroup(sound bool) error {
+// restartGroup resets the decoder to the start of the group. If canReuse is false, it replaces the
+// decoder. A group must have the same result with any neighbors, in any order. A damaged packet is
+// not its error if the packet was only sent to push frames out, or was left in the decoder by an
+// earlier group.
+func (r *decodeJob) restartGroup(canReuse bool) error {
 	w := r.worker
-	if sound {
+	if canReuse {
 		w.decoder.Flush()
 	} else {
 		fresh, err := r.pool.newWorker(&w.entry)
@@ -80,8 +81,8 @@ func (r *decodeJob) restartGroup(sound bool) error {
 
 var errNotInside = errors.New("not inside the decoder")
 
-// passFailed returns the error of a pass whose decoder or deliver function failed. keep reports
-// whether the decoder can be reused.
+// passFailed returns the error of a pass over the packets in which the decoder or the deliver
+// function failed. keep reports whether the decoder can be reused.
 func (r *decodeJob) passFailed(err error, ordinal int) (keep bool, _ error) {
 	if r.deliverErr != nil {
 		return r.worker.clearPosition(), r.deliverErr
@@ -130,7 +131,8 @@ func (r *decodeJob) sendGroup(ctx context.Context) (keep bool, err error) {
 			}
 			s := ix.Sample(d)
 			packet := buf[s.Offset-base : s.Offset-base+int64(s.Size)]
-			if r.wantedOrdinal(d) == 0 && w.skipper != nil && (!r.inOrder || d < near) {
+			isNeighbor := r.inOrder && d >= near
+			if r.wantedOrdinal(d) == 0 && w.skipper != nil && !isNeighbor {
 				err = w.skipper.SendUnwanted(packet, int64(d))
 				w.position.lastSkipped = d
 			} else {
@@ -193,9 +195,17 @@ const reach = 24
 func (r *decodeJob) lastPushPacket() int {
 	ix := r.file.Index
 	end, entry := r.group.End, ix.entryOf(r.group.Start)
-	for end+1 < ix.NumSamples() && end < r.group.End+reach && ix.entryOf(end+1) == entry &&
-		(r.fetched == nil || end+1 < r.worker.position.next || r.fetched.holdsPacket(end+1)) {
-		end++
+	// canPush reports whether packet d may be sent: any packet without fetched packets, otherwise
+	// one that is fetched or was sent before.
+	canPush := func(d int) bool {
+		return r.fetched == nil || d < r.worker.position.next || r.fetched.holdsPacket(d)
+	}
+	for end < r.group.End+reach {
+		next := end + 1
+		if next >= ix.NumSamples() || ix.entryOf(next) != entry || !canPush(next) {
+			break
+		}
+		end = next
 	}
 	return end
 }
@@ -207,7 +217,7 @@ func (w *worker) clearPosition() bool {
 	return true
 }
 
-// fillWanted fills the table of wanted frames.
+// fillWanted fills the table of wanted frames (see worker.wanted) and counts them.
 func (r *decodeJob) fillWanted() {
 	ix, w := r.file.Index, r.worker
 	r.firstDecode = r.group.Start
@@ -243,7 +253,8 @@ func (r *decodeJob) ordinalAt(d int) int {
 	return r.firstMissing()
 }
 
-// firstMissing returns the first wanted frame that is not delivered yet.
+// firstMissing returns the first wanted frame that is not delivered yet. If all are delivered, it
+// returns the first wanted frame.
 func (r *decodeJob) firstMissing() int {
 	for _, k := range r.group.Ordinals {
 		if r.worker.wanted[r.file.Index.DecodeIndex(k)-r.firstDecode] > 0 {
@@ -320,8 +331,8 @@ func (r *decodeJob) receiveFrames() error {
 // reorderDepth returns the largest number of frames that precede a frame in decode order and follow
 // it in presentation order.
 func reorderDepth(ix *Index, start, end int) int {
-	const most = 16 // the decoded frame buffer of H.264
-	var recent [most]int64
+	const most = 16        // the decoded frame buffer of H.264
+	var recent [most]int64 // presentation times of the last packets, as a ring
 	depth := 0
 	for d := start; d <= end; d++ {
 		pts := ix.Sample(d).PTS

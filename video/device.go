@@ -52,8 +52,9 @@ type Formula struct {
 	Width, Height int // size of the result
 	Scaled        bool
 	Numbers       [10]int32
-	// If Scaled: the filters across luma, across chroma, down luma and down chroma. Taps is the
-	// number of taps per result, Position the first source sample of each result.
+	// Taps, Position and Weight describe four filters if Scaled is true: across luma, across
+	// chroma, down luma and down chroma. Taps is the number of taps per result, and Position the
+	// first source sample of each result.
 	Taps     [4]int
 	Position [4][]int32
 	Weight   [4][]int16
@@ -68,7 +69,7 @@ type Formulas interface {
 // a formula for this conversion.
 func FormulaOf(info PlaneInfo, spec *Spec) (formula Formula, ok bool) {
 	b, err := ActiveBackend()
-	owner, ok := b.(Formulas)
+	owner, ok := b.(Formulas) // false also if b is nil
 	if err != nil || !ok || spec.Pixel != RGB8 || info.Rotation != 0 {
 		return Formula{}, false
 	}

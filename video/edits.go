@@ -18,8 +18,10 @@ func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 	if !b.isPresent() {
 		return nil, nil
 	}
+	// An entry has the duration in movie units, the media time (-1 for a delay), and the rate.
 	width := 12
-	if len(b.data) > 0 && b.data[0] == 1 {
+	isVersion1 := len(b.data) > 0 && b.data[0] == 1
+	if isVersion1 { // times of 64 bits
 		width = 20
 	}
 	d, n, err := p.splitTable(b, width)
@@ -32,7 +34,7 @@ func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 		e := d[width*i:]
 		duration, media := uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:])))
 		rate := be.Uint32(e[width-4:])
-		if width == 20 {
+		if isVersion1 {
 			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
 		}
 		length := rescaleTime(duration, t.timescale, movieScale)
@@ -105,23 +107,25 @@ func (ix *Index) numberFrames(pts []int64, edits []edit, slack int64, elst box) 
 		}
 		e.to = min(e.to, next.from)
 	}
-	byTime := make([]uint32, len(pts))
+	byTime := make([]uint32, len(pts)) // decode indexes by presentation time
 	for d := range byTime {
 		byTime[d] = uint32(d)
 	}
 	if !slices.IsSorted(pts) {
 		slices.SortStableFunc(byTime, func(a, b uint32) int { return cmp.Compare(pts[a], pts[b]) })
 	}
-	at := func(t int64) int {
+	firstAtOrAfter := func(t int64) int { // position in byTime
 		return sort.Search(len(byTime), func(i int) bool { return pts[byTime[i]] >= t })
 	}
-	perm := make([]uint32, 0, len(pts))
-	shown := make([]int64, 0, len(pts))
-	gap := int64(-1)
-	for _, e := range edits { // in presentation order
+	perm := make([]uint32, 0, len(pts)) // decode indexes by frame number
+	shown := make([]int64, 0, len(pts)) // presentation times by frame number
+	gap := int64(-1)                    // subtracted from all presentation times; -1: not known yet
+	for _, e := range edits {           // in presentation order
 		from, to, origin := 0, len(byTime), int64(0)
-		if e.from != math.MinInt64 {
-			from, to, origin = at(e.from), max(at(e.from), at(e.to)), e.from
+		isWholeTrack := e.from == math.MinInt64
+		if !isWholeTrack {
+			from, origin = firstAtOrAfter(e.from), e.from
+			to = max(from, firstAtOrAfter(e.to))
 		}
 		if gap < 0 && from < to {
 			// If an edit begins between two frames, its first frame is presented at once, as common

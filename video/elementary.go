@@ -28,16 +28,16 @@ func NewElementary(e *SampleEntry) (_ *Elementary, err error) {
 		}); err != nil {
 			return nil, err
 		}
-	case H264:
-		c.takeBytes(4)
+	case H264: // avcC
+		c.takeBytes(4) // version, profile and level
 		x.lengthBytes = c.takeNumber(1)&3 + 1
-		x.readSets(&c, c.takeNumber(1)&31)
-		x.readSets(&c, c.takeNumber(1))
-	case HEVC:
-		c.takeBytes(21)
+		x.readSets(&c, c.takeNumber(1)&31) // sequence parameter sets
+		x.readSets(&c, c.takeNumber(1))    // picture parameter sets
+	case HEVC: // hvcC
+		c.takeBytes(21) // version, profile, level and format
 		x.lengthBytes = c.takeNumber(1)&3 + 1
-		for range c.takeNumber(1) {
-			c.takeNumber(1)
+		for range c.takeNumber(1) { // arrays of parameter sets
+			c.takeNumber(1) // NAL unit type
 			x.readSets(&c, c.takeNumber(2))
 		}
 	default:
@@ -88,29 +88,29 @@ func (x *Elementary) readSets(c *byteCursor, n int) {
 
 // appendSizedOBU appends an OBU with its size field. The last OBU of a sample may lack it.
 func appendSizedOBU(dst, whole, payload []byte) []byte {
-	if whole[0]&2 != 0 {
+	if whole[0]&obuHasSize != 0 {
 		return append(dst, whole...)
 	}
-	dst = append(dst, whole[0]|2)
-	if whole[0]&4 != 0 {
+	dst = append(dst, whole[0]|obuHasSize)
+	if whole[0]&obuHasExtension != 0 {
 		dst = append(dst, whole[1])
 	}
-	n := len(payload)
+	n := len(payload) // in LEB128: 7 bits a byte, and a bit that more follow
 	for ; n > 0x7f; n >>= 7 {
 		dst = append(dst, byte(n)|0x80)
 	}
 	return append(append(dst, byte(n)), payload...)
 }
 
-// Packet appends the packet of a sample to dst. If key is set, the packet includes the parameter
-// sets.
+// Packet appends the packet of a sample to dst. If key is set, the packet includes parameter sets:
+// those of the sample if it has them, otherwise those of the sample entry.
 func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) {
 	switch x.codec {
 	case VP9:
 		return append(dst, sample...), nil
 	case AV1:
-		dst = append(dst, obuDelimiter<<3|2, 0)
-		own := false
+		dst = append(dst, obuDelimiter<<3|obuHasSize, 0)
+		own := false // the sample contains a sequence header
 		if err := eachOBU(sample, func(kind byte, _, _ []byte) error {
 			own = own || kind == obuSequence
 			return nil
@@ -132,17 +132,16 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 	}
 	// The parameter sets go before the first unit that is not a delimiter, unless the sample has
 	// its own.
-	holds := key
-	if holds {
-		brings, err := x.hasOwnSets(sample)
+	missing := key // the parameter sets are still to be added
+	if key {
+		hasOwn, err := x.hasOwnSets(sample)
 		if err != nil {
 			return nil, err
 		}
-		holds = !brings
+		missing = !hasOwn
 	}
-	missing := holds
 	if err := x.eachUnit(sample, func(nal []byte) {
-		if missing && !x.isKind(nal, 9, 35) {
+		if missing && !x.isKind(nal, h264Delimiter, hevcDelimiter) {
 			dst, missing = append(dst, x.parameterSets...), false
 		}
 		dst = append(append(dst, 0, 0, 0, 1), nal...)
@@ -154,7 +153,7 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 
 // hasOwnSets reports whether a sample contains a sequence parameter set.
 func (x *Elementary) hasOwnSets(sample []byte) (own bool, err error) {
-	err = x.eachUnit(sample, func(nal []byte) { own = own || x.isKind(nal, 7, 33) })
+	err = x.eachUnit(sample, func(nal []byte) { own = own || x.isKind(nal, h264SPS, hevcSPS) })
 	return own, err
 }
 

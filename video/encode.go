@@ -64,6 +64,7 @@ var encoders = map[Codec]struct {
 	},
 }
 
+// encodeError returns an error of an encoder. hint and cause may be empty.
 func encodeError(
 	class error,
 	where robocache.Where,
@@ -184,12 +185,12 @@ func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	}
 	encoder, gop, scale := encoders[c.Codec], strconv.Itoa(c.GOP), strconv.FormatInt(timescale, 10)
 	input, output := "rgb24", "yuv420p"
-	own := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
+	quality := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
 	switch {
 	case c.Gray12:
 		input, output = "gray12le", "gray12le"
-		own = strings.Replace(encoder.args, "keyint=", "lossless=1:keyint=", 1)
-	case c.Width%2+c.Height%2 > 0:
+		quality = strings.Replace(encoder.args, "keyint=", "lossless=1:keyint=", 1)
+	case c.Width%2+c.Height%2 > 0: // 4:2:0 needs even sizes
 		output = "yuv444p"
 	}
 	args := []string{
@@ -224,7 +225,7 @@ func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	if c.Preset != "" {
 		args = append(args, "-preset", c.Preset)
 	}
-	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
+	args = append(args, strings.Fields(strings.ReplaceAll(quality, "GOP", gop))...)
 	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart",
 		"-use_editlist", "0", "-video_track_timescale", scale, "-movie_timescale", scale, "-f",
 		"mp4", "file:"+path), nil
@@ -412,21 +413,21 @@ func (e *Encoder) reportFailure(cause error) error {
 		return err
 	}
 	class := robocache.ErrUnsupported
-	said := e.stderr.String()
+	output := e.stderr.String()
 	for text, c := range map[string]error{
 		noSpace:                  robocache.ErrResourceLimit,
 		"Cannot allocate memory": robocache.ErrResourceLimit,
 		"Permission denied":      robocache.ErrMisuse,
 		"No such file":           robocache.ErrNotFound,
 	} {
-		if strings.Contains(said, text) {
+		if strings.Contains(output, text) {
 			class = c
 		}
 	}
 	e.err = encodeError(
 		class,
 		robocache.Where{"file": e.path, "index": e.frames},
-		"ffmpeg failed: "+said,
+		"ffmpeg failed: "+output,
 		"",
 		cause,
 	)
@@ -493,6 +494,8 @@ type outputTail struct {
 	diskFull func() // called once, if the output reports a full disk
 }
 
+// Write appends output and keeps its last 2 to 4 KiB. If the output states that the disk is full,
+// Write calls diskFull once, after a delay.
 func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,9 +18,9 @@ func startProgram(cmd *exec.Cmd, behind bool) error {
 		// capability that the program should not inherit.
 		runtime.LockOSThread()
 		dropNice()
-		// the system call returns 20 - nice
-		if kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && behind {
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(19, 20-kernel+10))
+		if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && behind {
+			nice := 20 - priority // the system call returns 20 - nice
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(19, nice+10))
 		}
 		started <- cmd.Start()
 	}()

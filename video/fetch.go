@@ -154,17 +154,17 @@ func (b *Fetched) planReads(f *File, groups []Group) {
 // them. A group must have the same result with any neighbors.
 func (b *Fetched) readAll(ctx context.Context, f *File) {
 	b.readPieces(ctx, f, b.pieces)
-	n := len(b.pieces)
-	for i := range n {
+	joined := len(b.pieces)
+	for i := range joined {
 		if p := b.pieces[i]; p.err != nil && ctx.Err() == nil {
 			if parts := b.splitPiece(p); len(parts) > 1 {
 				b.readPieces(ctx, f, parts)
-				b.pieces[i].data = nil
+				b.pieces[i].data = nil // findPiece skips it
 				b.pieces = append(b.pieces, parts...)
 			}
 		}
 	}
-	if len(b.pieces) > n {
+	if len(b.pieces) > joined {
 		slices.SortFunc(b.pieces, func(x, y fetchedPiece) int { return cmp.Compare(x.off, y.off) })
 	}
 }

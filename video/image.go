@@ -64,8 +64,12 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	}
 	row := r.Width * r.Channels * size
 	stride := strideOf(r)
-	if stride < row || int64(len(r.Pix)) < int64(row) ||
-		(int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
+	isTooShort := stride < row || int64(len(r.Pix)) < int64(row)
+	if !isTooShort { // the last row needs no padding
+		completeRows := 1 + (int64(len(r.Pix))-int64(row))/int64(stride)
+		isTooShort = completeRows < int64(r.Height)
+	}
+	if isTooShort {
 		return info, stillError(
 			robocache.ErrMalformed,
 			"raw image of %d×%d×%d %s in %d bytes, stride %d",
@@ -179,37 +183,38 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// floatTIFF returns an uncompressed TIFF with one strip of 32-bit floats.
+// floatTIFF returns an uncompressed little-endian TIFF with one strip of 32-bit floats.
 func floatTIFF(r *robocache.Raw) []byte {
 	type entry struct {
 		tag, kind    uint16
 		count, value uint32
 	}
 	const entries = 9
-	const head = 8 + 2 + 12*entries + 4
+	const head = 8 + 2 + 12*entries + 4 // header, and directory: count, entries, offset of the next
+	const short, long = 3, 4            // types of values
 	row := 4 * r.Width
 	le := binary.LittleEndian
 	out := make([]byte, 0, head+row*r.Height)
 	out = append(out, "II*\x00"...)
-	out = le.AppendUint32(out, 8)
+	out = le.AppendUint32(out, 8) // offset of the directory
 	out = le.AppendUint16(out, entries)
 	for _, e := range [entries]entry{
-		{256, 4, 1, uint32(r.Width)},
-		{257, 4, 1, uint32(r.Height)},
-		{258, 3, 1, 32},
-		{259, 3, 1, 1},
-		{262, 3, 1, 1},
-		{273, 4, 1, head},
-		{278, 4, 1, uint32(r.Height)},
-		{279, 4, 1, uint32(row * r.Height)},
-		{339, 3, 1, 3},
+		{256, long, 1, uint32(r.Width)},        // ImageWidth
+		{257, long, 1, uint32(r.Height)},       // ImageLength
+		{258, short, 1, 32},                    // BitsPerSample
+		{259, short, 1, 1},                     // Compression: none
+		{262, short, 1, 1},                     // PhotometricInterpretation: black is zero
+		{273, long, 1, head},                   // StripOffsets
+		{278, long, 1, uint32(r.Height)},       // RowsPerStrip
+		{279, long, 1, uint32(row * r.Height)}, // StripByteCounts
+		{339, short, 1, 3},                     // SampleFormat: float
 	} {
 		out = le.AppendUint16(out, e.tag)
 		out = le.AppendUint16(out, e.kind)
 		out = le.AppendUint32(out, e.count)
 		out = le.AppendUint32(out, e.value)
 	}
-	out = le.AppendUint32(out, 0)
+	out = le.AppendUint32(out, 0) // no further directory
 	for y := range r.Height {
 		out = append(out, r.Pix[y*strideOf(r):][:row]...)
 	}

@@ -23,7 +23,7 @@ type Index struct {
 	pts, dts    timeTable // media times, by decode index
 	sameTimes   bool      // pts and dts are equal
 	order       frameOrder
-	shift       int64     // presentation time − media time, if at most one edit presents the track
+	shift       int64     // presentation time − media time, if there is at most one edit
 	shown       timeTable // presentation times by frame number, if several edits do
 	editCount   int
 	syncSamples []uint32
@@ -33,7 +33,7 @@ type Index struct {
 	rawStsd     [][]byte
 	// first decode index that is not completely in the file; samples if there is none
 	firstCut int
-	whole    int
+	whole    int // see Whole
 }
 
 // Sample describes one stored sample.
@@ -47,6 +47,7 @@ type Sample struct {
 	Entry    int // index into Entries
 }
 
+// entryRun is a run of samples with one sample entry. It ends where the next run begins.
 type entryRun struct {
 	first uint32 // decode index
 	entry uint16

@@ -112,7 +112,7 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			}
 		}
 		l.removeIdle(f)
-		if f.refs == 0 && f.wrapCalls != l.wrapCalls {
+		if f.refs == 0 && f.wrapCalls != l.wrapCalls { // opened with another decorator
 			_ = f.closeRanged()
 		}
 		f.refs++
@@ -180,7 +180,8 @@ func (f *File) Release() {
 	l := f.lib
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.refs--; f.refs > 0 || f.Ranged == nil {
+	f.refs--
+	if f.refs > 0 || f.Ranged == nil {
 		return
 	}
 	if l.closed {
@@ -193,7 +194,7 @@ func (f *File) Release() {
 	if l.oldestOpen == nil {
 		l.oldestOpen = f.idleElement
 	}
-	for l.openIdle > maxIdleOpen {
+	for l.openIdle > maxIdleOpen { // these files stay idle, with their indexes
 		old := l.oldestOpen.Value.(*File)
 		l.oldestOpen, l.openIdle = l.oldestOpen.Prev(), l.openIdle-1
 		_ = old.closeRanged()

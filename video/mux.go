@@ -167,24 +167,9 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan
 				robocache.Where{"part": i, "file": p.File.Path, "frame": p.From},
 			)
 		}
-		base := len(m.sizes)
-		m.sizes = m.sizes[:base+p.To-p.From]
-		ordinals = ordinals[:len(m.sizes)]
-		for k := p.From; k < p.To; k++ {
-			at := base + ix.DecodeIndex(k) - first
-			ordinals[at] = uint32(base + k - p.From)
-			reordered = reordered || at != base+k-p.From
-			m.delayFrames = max(m.delayFrames, int64(at)-int64(base+k-p.From))
-		}
-		for d := first; d <= last; d++ {
-			s := ix.Sample(d)
-			m.sizes[base+d-first] = uint32(s.Size)
-			m.mediaBytes += int64(s.Size)
-			if s.Sync {
-				m.sync = append(m.sync, uint32(base+d-first+1))
-			}
-		}
-		m.parts = append(m.parts, sampleSpan{p.File, first, last})
+		var partReordered bool
+		ordinals, partReordered = m.addPart(p, first, last, ordinals)
+		reordered = reordered || partReordered
 	}
 	if reordered {
 		m.ordinals = ordinals
@@ -201,6 +186,37 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan
 		return nil, robocache.ResourceLimit(opConcat, nil, "%d frames at %s", total, rate)
 	}
 	return m, nil
+}
+
+// addPart appends a part, whose samples are first to last, to the tables. ordinals are the frame
+// numbers of the samples so far, with capacity for those of the part. addPart returns ordinals with
+// the part, and whether decode order and presentation order of the part differ.
+func (m *joinPlan) addPart(
+	p Part,
+	first, last int,
+	ordinals []uint32,
+) (_ []uint32, reordered bool) {
+	ix := p.File.Index
+	base := len(m.sizes)
+	m.sizes = m.sizes[:base+p.To-p.From]
+	ordinals = ordinals[:len(m.sizes)]
+	for k := p.From; k < p.To; k++ {
+		// The frame's decode index and frame number in the joined file.
+		decodeIndex, ordinal := base+ix.DecodeIndex(k)-first, base+k-p.From
+		ordinals[decodeIndex] = uint32(ordinal)
+		reordered = reordered || decodeIndex != ordinal
+		m.delayFrames = max(m.delayFrames, int64(decodeIndex)-int64(ordinal))
+	}
+	for d := first; d <= last; d++ {
+		s := ix.Sample(d)
+		m.sizes[base+d-first] = uint32(s.Size)
+		m.mediaBytes += int64(s.Size)
+		if s.Sync {
+			m.sync = append(m.sync, uint32(base+d-first+1))
+		}
+	}
+	m.parts = append(m.parts, sampleSpan{p.File, first, last})
+	return ordinals, reordered
 }
 
 // squarePixels is a box that states the default, so it is ignored.
@@ -241,9 +257,11 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	resets := false
 	err = func() error {
 		return x.eachUnit(buf, func(nal []byte) {
-			kind := nal[0] >> 1 & 63 // NAL unit type of HEVC
-			resets = resets || e.Codec == H264 && nal[0]&31 == 5 ||
-				e.Codec == HEVC && kind >= 16 && kind <= 20
+			h264Kind, hevcKind := nal[0]&31, nal[0]>>1&63 // NAL unit types
+			// The last type of key frames of HEVC is CRA, which does not reset the decoder.
+			isReset264 := e.Codec == H264 && h264Kind == h264KeySlice
+			isResetHEVC := e.Codec == HEVC && hevcKind >= hevcFirstKey && hevcKind < hevcLastKey
+			resets = resets || isReset264 || isResetHEVC
 		})
 	}()
 	if resets {

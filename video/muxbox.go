@@ -18,6 +18,7 @@ func boxOf(kind string, parts ...[]byte) []byte {
 	return b
 }
 
+// bigEndianWords returns the 32-bit words as big-endian bytes.
 func bigEndianWords(v ...uint32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {
@@ -56,11 +57,15 @@ func (m *joinPlan) fileHeader() ([]byte, error) {
 // one track.
 const chunkSamples = 32
 
+// unityMatrix is the display matrix without rotation. Its elements are 16.16 fixed-point numbers,
+// in the last column 2.30.
 var unityMatrix = []uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30}
 
-// moovBox returns the index of samples that begin at file offset media.
+// moovBox returns the index of samples that begin at file offset media. offsets is the kind of the
+// box of chunk offsets: stco with 32 bits, or co64.
 func (m *joinPlan) moovBox(media int64, offsets string) []byte {
 	duration, e := int64(len(m.sizes))*m.frameTicks, m.sampleEntry
+	// Boxes of version 1 have times of 64 bits, which are used only if 32 bits are too small.
 	version, time := uint32(0), func(v int64) []byte { return bigEndianWords(uint32(v)) }
 	if duration+m.delayFrames*m.frameTicks > math.MaxUint32 {
 		version, time = 1<<24, func(v int64) []byte { return be.AppendUint64(nil, uint64(v)) }
@@ -89,33 +94,32 @@ func (m *joinPlan) moovBox(media int64, offsets string) []byte {
 			made,
 			scale,
 			length,
-			bigEndianWords(1<<16, 1<<24, 0, 0),
+			bigEndianWords(1<<16, 1<<24, 0, 0), // rate 1, volume 1, reserved
 			bigEndianWords(unityMatrix...),
-			bigEndianWords(0, 0, 0, 0, 0, 0, 2),
+			bigEndianWords(0, 0, 0, 0, 0, 0, 2), // reserved, id of the next track
 		),
 		boxOf(
 			"trak",
 			boxOf(
 				"tkhd",
-				bigEndianWords(version|3),
+				bigEndianWords(version|3), // the track is enabled, and used in the movie
 				made,
-				bigEndianWords(1, 0),
+				bigEndianWords(1, 0), // id, reserved
 				length,
-				bigEndianWords(0, 0, 0, 0),
+				bigEndianWords(0, 0, 0, 0), // layer, group and volume
 				bigEndianWords(rotationMatrix(e)...),
 				bigEndianWords(uint32(e.Width)<<16, uint32(e.Height)<<16),
 			),
 			edts,
 			boxOf(
 				"mdia",
-				// language "und"
 				boxOf(
 					"mdhd",
 					bigEndianWords(version),
 					made,
 					scale,
 					length,
-					bigEndianWords(0x55c40000),
+					bigEndianWords(0x55c40000), // language "und"
 				),
 				boxOf(
 					"hdlr",
@@ -146,7 +150,7 @@ func (m *joinPlan) sampleTables(media int64, offsets string) []byte {
 		shift := func(d int) uint32 {
 			return uint32((int64(m.ordinals[d]) + m.delayFrames - int64(d)) * m.frameTicks)
 		}
-		runs, first := []uint32(nil), 0
+		runs, first := []uint32(nil), 0 // pairs of length and shift; first sample of the run
 		for d := range n {
 			if d+1 == n || shift(d+1) != shift(d) {
 				runs, first = append(runs, uint32(d+1-first), shift(d)), d+1
@@ -158,18 +162,18 @@ func (m *joinPlan) sampleTables(media int64, offsets string) []byte {
 		stss = boxOf("stss", bigEndianWords(0, uint32(len(m.sync))), bigEndianWords(m.sync...))
 	}
 	chunks, rest := (n+chunkSamples-1)/chunkSamples, n%chunkSamples
-	runs := []uint32{1, chunkSamples, 1}
+	runs := []uint32{1, chunkSamples, 1} // first chunk, samples per chunk, sample entry
 	if chunks == 1 {
 		runs[1] = uint32(n)
 	} else if rest > 0 {
 		runs = append(runs, uint32(chunks), uint32(rest), 1)
 	}
-	var places []byte
+	var chunkOffsets []byte
 	for d, size := range m.sizes {
 		if d%chunkSamples == 0 && offsets == "co64" {
-			places = be.AppendUint64(places, uint64(media))
+			chunkOffsets = be.AppendUint64(chunkOffsets, uint64(media))
 		} else if d%chunkSamples == 0 {
-			places = be.AppendUint32(places, uint32(media))
+			chunkOffsets = be.AppendUint32(chunkOffsets, uint32(media))
 		}
 		media += int64(size)
 	}
@@ -179,7 +183,7 @@ func (m *joinPlan) sampleTables(media int64, offsets string) []byte {
 		ctts, stss,
 		boxOf("stsz", bigEndianWords(0, 0, uint32(n)), bigEndianWords(m.sizes...)),
 		boxOf("stsc", bigEndianWords(0, uint32(len(runs)/3)), bigEndianWords(runs...)),
-		boxOf(offsets, bigEndianWords(0, uint32(chunks)), places))
+		boxOf(offsets, bigEndianWords(0, uint32(chunks)), chunkOffsets))
 }
 
 // rotationMatrix returns the display matrix of the rotation of an entry.

@@ -13,6 +13,16 @@ const (
 	obuFrame     = 6
 )
 
+// Bits of the first byte of an OBU. The type is in bits 3 to 6.
+const (
+	obuHasSize      = 1 << 1
+	obuHasExtension = 1 << 2
+	obuForbidden    = 1 << 7
+)
+
+// obuType returns the type in the first byte of an OBU.
+func obuType(first byte) byte { return first >> 3 & 15 }
+
 // eachOBU calls fn for each OBU of a packet in the low-overhead format: with its type, the whole
 // OBU, and its payload.
 func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
@@ -20,20 +30,20 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 		return malformedPacket("an OBU "+what, "the low-overhead bitstream format", "")
 	}
 	for len(b) > 0 {
-		head, n := 1, 0
-		if b[0]&0x80 != 0 || b[0]>>3&15 == 0 {
+		head, n := 1, 0 // bytes of the header and of the payload
+		if b[0]&obuForbidden != 0 || obuType(b[0]) == 0 {
 			return bad(fmt.Sprintf("with the header %#02x", b[0]))
 		}
-		if b[0]&4 != 0 {
+		if b[0]&obuHasExtension != 0 {
 			head++
 		}
 		if len(b) < head {
 			return bad("whose header is truncated")
 		}
 		n = len(b) - head
-		hasSize := b[0]&2 != 0
+		hasSize := b[0]&obuHasSize != 0
 		if hasSize {
-			size, shift := 0, 0
+			size, shift := 0, 0 // LEB128: 7 bits a byte, and a bit that more follow
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
 					return bad("whose size is truncated")
@@ -47,7 +57,7 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 				return bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
 			}
 		}
-		if err := fn(b[0]>>3&15, b[:head+n], b[head:head+n]); err != nil {
+		if err := fn(obuType(b[0]), b[:head+n], b[head:head+n]); err != nil {
 			return err
 		}
 		b = b[head+n:]
@@ -57,13 +67,14 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 
 // sequenceHeader holds the fields of an AV1 sequence header.
 type sequenceHeader struct {
-	wholeOBU      []byte // the whole OBU
-	config        [2]byte
+	wholeOBU      []byte
+	config        [2]byte // bytes 1 and 2 of the av1C box
 	width, height int
 	isReduced     bool // reduced still picture header: frames have no header
 }
 
-// parseSequence parses a sequence header.
+// parseSequence parses a sequence header. The comments are the names of the fields in the AV1
+// specification, section 5.5.
 func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 	r := bitReader{b: payload, noEscapes: true}
 	s := &sequenceHeader{wholeOBU: append([]byte(nil), whole...)}
@@ -76,46 +87,47 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 	} else {
 		level, tier = operatingPoints(&r)
 	}
-	wide, high := int(r.readBits(4))+1, int(r.readBits(4))+1
-	s.width, s.height = int(r.readBits(wide))+1, int(r.readBits(high))+1
+	widthBits, heightBits := int(r.readBits(4))+1, int(r.readBits(4))+1
+	s.width, s.height = int(r.readBits(widthBits))+1, int(r.readBits(heightBits))+1
 	if !s.isReduced && r.readBit() == 1 {
 		r.skipBits(7) // lengths of frame ids
 	}
-	r.skipBits(3)
+	r.skipBits(3) // superblock size, enable_filter_intra, enable_intra_edge_filter
 	if !s.isReduced {
-		r.skipBits(4)
-		order := r.readBit() == 1
-		if order {
-			r.skipBits(2)
+		r.skipBits(4) // enable_interintra_compound to enable_dual_filter
+		hasOrderHint := r.readBit() == 1
+		if hasOrderHint {
+			r.skipBits(2) // enable_jnt_comp, enable_ref_frame_mvs
 		}
-		screen := uint32(2)
-		if r.readBit() == 0 {
-			screen = r.readBit()
+		screenTools := uint32(2) // 2: each frame chooses
+		if r.readBit() == 0 {    // seq_choose_screen_content_tools
+			screenTools = r.readBit()
 		}
-		if screen > 0 && r.readBit() == 0 {
-			r.readBit()
+		if screenTools > 0 && r.readBit() == 0 { // seq_choose_integer_mv
+			r.readBit() // seq_force_integer_mv
 		}
-		if order {
-			r.skipBits(3)
+		if hasOrderHint {
+			r.skipBits(3) // order_hint_bits_minus_1
 		}
 	}
-	r.skipBits(3)
-	deep := r.readBit()
+	r.skipBits(3) // enable_superres, enable_cdef, enable_restoration
+	highDepth := r.readBit()
 	twelve, mono := uint32(0), uint32(0)
-	if profile == 2 && deep == 1 {
+	if profile == 2 && highDepth == 1 {
 		twelve = r.readBit()
 	}
 	if profile != 1 {
 		mono = r.readBit()
 	}
-	primaries, transfer, matrix := uint32(2), uint32(2), uint32(2)
-	if r.readBit() == 1 {
+	primaries, transfer, matrix := uint32(2), uint32(2), uint32(2) // unspecified
+	if r.readBit() == 1 {                                          // color_description_present_flag
 		primaries, transfer, matrix = r.readBits(8), r.readBits(8), r.readBits(8)
 	}
-	subX, subY, place := uint32(1), uint32(1), uint32(0)
+	// Color planes of half the width, of half the height, and the position of their samples.
+	subX, subY, samplePosition := uint32(1), uint32(1), uint32(0)
 	switch {
 	case mono == 1:
-		r.readBit()
+		r.readBit() // color_range
 	case primaries == 1 && transfer == 13 && matrix == 0: // sRGB
 		subX, subY = 0, 0
 	default:
@@ -133,7 +145,7 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 			subY = 0
 		}
 		if subX == 1 && subY == 1 {
-			place = r.readBits(2)
+			samplePosition = r.readBits(2)
 		}
 	}
 	if r.bad || profile > 2 {
@@ -141,28 +153,28 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 	}
 	s.config = [2]byte{
 		byte(profile<<5 | level),
-		byte(tier<<7 | deep<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | place),
+		byte(tier<<7 | highDepth<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | samplePosition),
 	}
 	return s, nil
 }
 
-// operatingPoints skips the timing fields of a sequence header. It returns level and tier of the
-// first operating point.
+// operatingPoints reads a sequence header from its timing fields to its operating points. It
+// returns level and tier of the first operating point.
 func operatingPoints(r *bitReader) (level, tier uint32) {
-	model, delay := false, 0
-	if r.readBit() == 1 {
-		r.skipBits(64)
-		if r.readBit() == 1 {
+	hasModel, delayBits := false, 0 // the decoder model, and the bits of its buffer delays
+	if r.readBit() == 1 {           // timing_info_present_flag
+		r.skipBits(64)        // num_units_in_display_tick, time_scale
+		if r.readBit() == 1 { // equal_picture_interval
 			r.readUnsigned() // uvlc has the same form as ue(v)
 		}
-		if model = r.readBit() == 1; model {
-			delay = int(r.readBits(5)) + 1
-			r.skipBits(42)
+		if hasModel = r.readBit() == 1; hasModel {
+			delayBits = int(r.readBits(5)) + 1
+			r.skipBits(42) // the other fields of decoder_model_info
 		}
 	}
-	display := r.readBit() == 1
+	hasDisplayDelay := r.readBit() == 1
 	for i := range r.readBits(5) + 1 {
-		r.skipBits(12)
+		r.skipBits(12) // operating_point_idc
 		l, t := r.readBits(5), uint32(0)
 		if l > 7 {
 			t = r.readBit()
@@ -170,11 +182,11 @@ func operatingPoints(r *bitReader) (level, tier uint32) {
 		if i == 0 {
 			level, tier = l, t
 		}
-		if model && r.readBit() == 1 {
-			r.skipBits(2*delay + 1)
+		if hasModel && r.readBit() == 1 {
+			r.skipBits(2*delayBits + 1) // operating_parameters_info
 		}
-		if display && r.readBit() == 1 {
-			r.skipBits(4)
+		if hasDisplayDelay && r.readBit() == 1 {
+			r.skipBits(4) // initial_display_delay_minus_1
 		}
 	}
 	return level, tier
@@ -215,17 +227,21 @@ func (s *Stream) inspectAV1(b []byte, p *packetInfo) error {
 				return malformedPacket("a frame has no header", "", "")
 			}
 			frames++
-			switch h := payload[0]; {
+			// The header begins with show_existing_frame, frame_type (0 is a key frame) and
+			// show_frame.
+			h := payload[0]
+			showsExisting, isKeyType, isShown := h&0x80 != 0, h&0x60 == 0, h&0x10 != 0
+			switch {
 			case s.av1 != nil && s.av1.isReduced:
 				p.shownFrames, p.isKey = p.shownFrames+1, true
-			case h&0x80 != 0: // displays a frame that was decoded before
+			case showsExisting:
 				p.shownFrames++
 			default:
-				if h&0x10 != 0 {
+				if isShown {
 					p.shownFrames++
 				}
 				// Decoding starts at a key frame that is shown and is the first of its unit.
-				p.isKey = p.isKey || frames == 1 && h&0x60 == 0 && h&0x10 != 0
+				p.isKey = p.isKey || frames == 1 && isKeyType && isShown
 			}
 		}
 		return nil
@@ -241,12 +257,13 @@ func (s *Stream) inspectAV1(b []byte, p *packetInfo) error {
 	return nil
 }
 
-// inspectVP9 fills p from a frame, or from a superframe whose last frame is shown.
+// inspectVP9 fills p from a frame, or from a superframe whose last frame is shown. The comments are
+// the names of the fields in the VP9 specification, section 6.2.
 func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 	r := bitReader{b: b, noEscapes: true}
 	marker, profile := r.readBits(2), r.readBit()|r.readBit()<<1
 	if profile == 3 {
-		r.readBit()
+		r.readBit() // reserved_zero
 	}
 	if marker != 2 || r.bad {
 		return malformedPacket("a frame of VP9 has no frame marker", "", "")
@@ -256,7 +273,7 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 		return nil // displays a frame that was decoded before
 	}
 	key, shown := r.readBit() == 0, r.readBit() == 1
-	r.readBit()
+	r.readBit() // error_resilient_mode
 	if super := b[len(b)-1]&0xe0 == 0xc0; !shown && !super {
 		return unsupportedPacket("a message of VP9 shows no frame", "send one frame per message")
 	}
@@ -266,16 +283,17 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 	if r.readBits(24) != 0x498342 {
 		return malformedPacket("a key frame of VP9 has no sync code", "", "")
 	}
-	deep := uint32(0)
+	depth := uint32(0) // 0, 1, 2 for 8, 10, 12 bits
 	if profile >= 2 {
-		deep = 1 + r.readBit()
+		depth = 1 + r.readBit()
 	}
-	sub := uint32(1) // 4:2:0
-	if space := r.readBits(3); space != 7 {
-		r.readBit()
+	sub := uint32(1) // chroma subsampling in the form of vpcC; 1: 4:2:0
+	const spaceRGB = 7
+	if space := r.readBits(3); space != spaceRGB {
+		r.readBit() // color_range
 		if profile&1 == 1 {
 			x, y := r.readBit(), r.readBit()
-			r.readBit()
+			r.readBit()          // reserved_zero
 			if sub = 3; x == 1 { // 4:4:4, otherwise 4:2:2
 				sub = 2 + y
 			}
@@ -283,7 +301,7 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 	} else {
 		sub = 3
 		if profile&1 == 1 {
-			r.readBit()
+			r.readBit() // reserved_zero
 		}
 	}
 	w, h := int(r.readBits(16))+1, int(r.readBits(16))+1
@@ -291,7 +309,7 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 		return malformedPacket("the header of a VP9 key frame is truncated", "", "")
 	}
 	p.isKey, p.hasOwnSets = shown, true
-	s.vp9 = [2]byte{byte(profile), byte((8+2*deep)<<4 | sub<<1)}
+	s.vp9 = [2]byte{byte(profile), byte((8+2*depth)<<4 | sub<<1)}
 	if s.firstSet != nil && s.firstSet.width == w && s.firstSet.height == h {
 		return nil
 	}

@@ -108,8 +108,8 @@ func (d *PacketDecoder) send(packet []byte, size, number int) error {
 	return d.decoder.Send(d.sample, int64(number))
 }
 
-// receive emits the frames that are ready. failed is the error of the decoder, which is then closed,
-// or the error for a packet that has no frame. err is the error of emit.
+// receive emits the frames that are ready. failed is the error of the decoder, which is then
+// closed, or the error for a packet that has no frame. err is the error of emit.
 func (d *PacketDecoder) receive(emit func(number int, pic Frame) error) (failed, err error) {
 	for {
 		pic, key, ok, err := d.decoder.Receive()
@@ -121,6 +121,7 @@ func (d *PacketDecoder) receive(emit func(number int, pic Frame) error) (failed,
 		if !ok {
 			return failed, nil
 		}
+		// Frames come in the order of their packets, so the packets before this one have none.
 		number := int(key)
 		for len(d.waiting) > 0 && d.waiting[0] <= number {
 			if d.waiting[0] == number {
@@ -128,7 +129,7 @@ func (d *PacketDecoder) receive(emit func(number int, pic Frame) error) (failed,
 			} else {
 				failed = cmp.Or(failed, noFrame(packetAt(d.waiting[0])))
 			}
-			d.waiting = d.waiting[:copy(d.waiting, d.waiting[1:])]
+			d.waiting = slices.Delete(d.waiting, 0, 1)
 		}
 		if err != nil {
 			d.Lost()

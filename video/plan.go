@@ -36,6 +36,8 @@ type Planner struct {
 	groups       []Group
 }
 
+// wantedFrame is a frame and the packets that it needs: those from the governing sync sample start
+// to its own packet decode.
 type wantedFrame struct{ start, decode, ordinal int }
 
 // Plan is like the function Plan. The result is valid until the next call.
@@ -67,6 +69,7 @@ func (p *Planner) Plan(ix *Index, ordinals []int) []Group {
 			if w.start == g.Start ||
 				w.start <= g.End && ix.entryOf(w.start) == ix.entryOf(g.Start) {
 				g.End = max(g.End, w.decode)
+				// The ordinals of the last group are the last of p.ordinals.
 				p.ordinals = append(p.ordinals, w.ordinal)
 				end := len(p.ordinals)
 				g.Ordinals = p.ordinals[end-len(g.Ordinals)-1 : end : end]

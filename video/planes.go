@@ -204,10 +204,13 @@ func (i PlaneInfo) Planes() (planes [3]Plane, count int) {
 	for k := range int(f.planes) {
 		w, h := int(i.Width), int(i.Height)
 		if k > 0 {
-			w, h = (w+1<<f.shiftX-1)>>f.shiftX, (h+1<<f.shiftY-1)>>f.shiftY
+			// A chroma plane is smaller by a power of two, rounded up.
+			factorX, factorY := 1<<f.shiftX, 1<<f.shiftY
+			w, h = (w+factorX-1)>>f.shiftX, (h+factorY-1)>>f.shiftY
 		}
 		p := &planes[k]
 		p.Offset, p.RowBytes, p.Rows = offset, w*int(f.sample), h
+		// Strides and offsets are rounded up to powers of two.
 		p.Stride = (p.RowBytes + rowAlign - 1) &^ (rowAlign - 1)
 		offset += (p.Stride*h + planeAlign - 1) &^ (planeAlign - 1)
 	}

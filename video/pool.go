@@ -36,7 +36,9 @@ type Pool struct {
 	idleBytes int64
 	closed    bool
 
-	packets, decoded, delivered, opened, evicted, bytesRead, bytesNeeded, reads, continued atomic.Int64
+	// The counters of PoolStats.
+	packets, decoded, delivered, opened, evicted atomic.Int64
+	bytesRead, bytesNeeded, reads, continued     atomic.Int64
 }
 
 // PoolStats reports the work and the contents of a pool.
@@ -87,8 +89,8 @@ type worker struct {
 	lastFrame int
 }
 
-// position is the place in a file where a decoder can continue, for a later group of the same chain
-// of frames.
+// position is the place in a file where a decoder can continue without a flush. A later group can
+// use it if its frames follow those that were sent (see canServe).
 type position struct {
 	index       *Index // nil: no position
 	start       int    // first packet that was sent
@@ -140,9 +142,9 @@ func NewPoolOf(b Backend, budget int64) *Pool {
 // Decode decodes groups in order and calls deliver with each wanted frame, in presentation order
 // within a group, on the caller's goroutine. The frame is valid during that call. An error of
 // deliver ends the decode and is returned unchanged. Adjacent groups form one run of packets
-// without drain or flush, so a whole file costs as much as sequential decoding. Packets are taken
-// from b, which may be nil, as far as it holds them, and are read otherwise. The frames and errors
-// are the same.
+// without drain or flush, so a whole file costs as much as sequential decoding. Packets that b
+// holds are taken from b, and others are read. b may be nil. The frames and errors do not depend on
+// b.
 func (p *Pool) Decode(
 	ctx context.Context,
 	f *File,
@@ -240,8 +242,9 @@ func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err erro
 
 // canJoin reports whether next continues g without a gap, with the same sample entry.
 func canJoin(ix *Index, g, next Group) bool {
-	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
-		next.Start < ix.NumSamples() && next.End < ix.NumSamples() &&
+	hasNoGap := next.Start >= g.Start && next.Start <= g.End+1
+	isInFile := next.Start < ix.NumSamples() && next.End < ix.NumSamples()
+	return len(next.Ordinals) > 0 && hasNoGap && isInFile &&
 		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
@@ -290,7 +293,8 @@ const (
 	longGroup, keepPositions = 8, 12
 )
 
-// acquireDecoder returns an idle decoder for the group's sample entry, or a new one.
+// acquireDecoder returns an idle decoder for the group's sample entry, or a new one. how is its
+// relation to the group.
 func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) {
 	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
 	p.mu.Lock()
@@ -298,7 +302,7 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 		p.mu.Unlock()
 		return nil, elsewhere, robocache.Misuse(opDecode, nil, "the pool is closed")
 	}
-	found, fitting := -1, 0
+	found, fitting := -1, 0 // the decoder to use, and the number of decoders with this entry
 	for i, c := range p.idle {
 		if !sameEntry(&c.entry, entry) {
 			continue
@@ -316,14 +320,17 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 			found, how = i, resumed
 			break
 		}
-		if ahead := g.Ordinals[0] - c.lastFrame; how == elsewhere && ahead > 0 &&
-			ahead <= nearFrames {
+		ahead := g.Ordinals[0] - c.lastFrame
+		isNear := ahead > 0 && ahead <= nearFrames
+		if how == elsewhere && isNear {
 			found, how = i, nearby
 		}
 	}
-	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions &&
-		p.idle[found].lastIndex != f.Index {
-		found = -1
+	if found >= 0 && how == elsewhere && p.idle[found].lastIndex != f.Index {
+		keepsPosition := g.Cost() > longGroup && fitting < keepPositions
+		if keepsPosition { // leave the idle decoder for the caller that used it last
+			found = -1
+		}
 	}
 	if found >= 0 {
 		w = p.idle[found]
@@ -377,7 +384,7 @@ func (at *position) canServe(ix *Index, g Group) bool {
 	}
 	for _, k := range g.Ordinals {
 		d := ix.DecodeIndex(k)
-		if d >= at.next {
+		if d >= at.next { // not sent yet
 			if at.drained {
 				return false
 			}
@@ -390,6 +397,7 @@ func (at *position) canServe(ix *Index, g Group) bool {
 	return true
 }
 
+// sameEntry reports whether a decoder for a also decodes streams of b.
 func sameEntry(a, b *SampleEntry) bool {
 	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width &&
 		a.Height == b.Height && a.Primaries == b.Primaries && a.Transfer == b.Transfer &&

@@ -46,8 +46,8 @@ func (t *track) buildIndex(p *boxParser, movieScale int64) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ix.numberFrames(pts, edits, t.timescale/max(movieScale, 1)+
-		1, t.boxes["elst"]); err != nil {
+	slack := t.timescale/max(movieScale, 1) + 1 // one movie unit in track units, rounded up
+	if err := ix.numberFrames(pts, edits, slack, t.boxes["elst"]); err != nil {
 		return nil, err
 	}
 	if slices.Equal(dts, pts) {
@@ -57,7 +57,8 @@ func (t *track) buildIndex(p *boxParser, movieScale int64) (*Index, error) {
 		ix.dts, ix.pts = packTimes(dts), packTimes(pts)
 	}
 	ix.whole = ix.order.n
-	for k := 0; ix.firstCut < ix.samples && k < ix.order.n; k++ {
+	isTruncated := ix.firstCut < ix.samples
+	for k := 0; isTruncated && k < ix.order.n; k++ {
 		if ix.order.decodeIndex(k) >= ix.firstCut {
 			ix.whole = k
 			break
@@ -110,7 +111,7 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 	ix.sizes = make([]uint32, count)
 	for i := range ix.sizes {
 		switch width {
-		case 4:
+		case 4: // the first of two sizes is in the high bits
 			ix.sizes[i] = uint32(list[i/2]>>(4*(1-i%2))) & 15
 		case 8:
 			ix.sizes[i] = uint32(list[i])
@@ -123,7 +124,9 @@ func (t *track) readSizes(p *boxParser, ix *Index) error {
 	return nil
 }
 
-// readOffsets computes the offset of every sample from the chunk tables.
+// readOffsets computes the offset of every sample from the chunk tables. Box stco or co64 has the
+// offset of each chunk, and stsc has runs of chunks. A run states its first chunk, the samples per
+// chunk and the sample entry. Chunks and sample entries are numbered from 1.
 func (t *track) readOffsets(p *boxParser, ix *Index) error {
 	chunks, width := t.boxes["stco"], 4
 	if !chunks.isPresent() {
@@ -138,20 +141,22 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 	if err != nil {
 		return err
 	}
-	if nRuns == 0 || be.Uint32(runs) != 1 {
+	firstChunk := func(run int) uint32 { return be.Uint32(runs[12*run:]) }
+	if nRuns == 0 || firstChunk(0) != 1 {
 		return stsc.malformed("the first run does not begin at chunk 1")
 	}
 	ix.offsetLow = make([]uint32, ix.samples)
 	ix.firstCut = ix.samples
-	d, run := 0, 0
+	d, run := 0, 0 // next sample, and the run of the current chunk
 	for c := 0; c < nChunks && d < ix.samples; c++ {
-		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
+		for run+1 < nRuns && firstChunk(run+1) <= uint32(c+1) {
 			run++
-			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
+			if firstChunk(run) <= firstChunk(run-1) {
 				return stsc.malformed("run %d does not begin after run %d", run, run-1)
 			}
 		}
-		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
+		perChunk := int64(be.Uint32(runs[12*run+4:]))
+		entry := int64(be.Uint32(runs[12*run+8:])) - 1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
 			return stsc.malformed(
 				"run %d names sample entry %d of %d",
@@ -177,7 +182,8 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 			if size == 0 {
 				return box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d)
 			}
-			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
+			isCut := off > uint64(p.fileSize) || size > uint64(p.fileSize)-off
+			if isCut {
 				if !p.lim.AllowTruncated || off > 1<<48-1 {
 					err := chunks.malformed(
 						"entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)",
@@ -192,6 +198,7 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 				}
 				ix.firstCut = min(ix.firstCut, d)
 			}
+			// An offset is stored in 32 low and, if a file needs them, 16 high bits.
 			if off > math.MaxUint32 && ix.offsetHigh == nil {
 				ix.offsetHigh = make([]uint16, ix.samples)
 			}
@@ -287,7 +294,7 @@ func (t *track) readSync(p *boxParser, ix *Index) error {
 	}
 	ix.syncSamples = make([]uint32, n)
 	for i := range ix.syncSamples {
-		s := be.Uint32(numbers[4*i:])
+		s := be.Uint32(numbers[4*i:]) // counts from 1
 		if s == 0 || s > uint32(ix.samples) || i > 0 && s-1 <= ix.syncSamples[i-1] {
 			return b.malformed(
 				"entry %d: sample %d of %d, after sample %d",

@@ -11,7 +11,7 @@ const MaxImagePixels = 256 << 20
 
 const opConvert = "convert a frame"
 
-// Shape describes a frame as far as the size of a converted frame depends on it.
+// Shape contains the properties of a frame that determine the size of a converted frame.
 type Shape struct {
 	Width, Height int    // after rotation
 	Format        string // libavutil's name

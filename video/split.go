@@ -42,7 +42,7 @@ type Split struct {
 type streamState struct {
 	path    string // path of one of its files
 	codec   Codec
-	proving sync.Mutex
+	proving sync.Mutex // held while the stream is compared
 
 	// Guarded by Split.mu.
 	state         proofState
@@ -50,11 +50,12 @@ type streamState struct {
 	failuresInRow int // failed groups in a row
 }
 
+// proofState states whether the device may decode a stream.
 type proofState uint8
 
 const (
-	unproven proofState = iota
-	proven              // the device's frames are identical to the host's
+	unproven proofState = iota // not compared yet
+	proven                     // the device's frames are identical to the host's
 	hostOnly
 )
 
@@ -126,7 +127,7 @@ func (s *Split) Decode(
 	switch s.stateOf(x) {
 	case proven:
 		if !s.acquireSlot(ctx) {
-			break
+			break // to the host
 		}
 		err := func() error {
 			defer func() { <-s.slots }() // also if deliver panics
@@ -137,6 +138,7 @@ func (s *Split) Decode(
 			return err
 		}
 	case unproven:
+		// While one caller compares the stream, the others decode on the host.
 		if x.proving.TryLock() {
 			err := func() error {
 				defer x.proving.Unlock()
@@ -182,7 +184,9 @@ func (s *Split) acquireSlot(ctx context.Context) bool {
 // recordOutcome records the result of a group on the device. It reports whether the result is
 // final; otherwise the host decodes the group.
 func (s *Split) recordOutcome(ctx context.Context, x *streamState, err error) bool {
-	if ctx.Err() != nil && err != nil || errors.Is(err, robocache.ErrTemporary) ||
+	// These errors are not about decoding, so the host would not do better.
+	isCanceled := ctx.Err() != nil && err != nil
+	if isCanceled || errors.Is(err, robocache.ErrTemporary) ||
 		errors.Is(err, robocache.ErrInternal) {
 		return true
 	}
@@ -200,12 +204,14 @@ func (s *Split) recordOutcome(ctx context.Context, x *streamState, err error) bo
 	return false
 }
 
+// stateOf returns the state of a stream.
 func (s *Split) stateOf(x *streamState) proofState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return x.state
 }
 
+// setState sets the state of a stream. reason states why it is hostOnly.
 func (s *Split) setState(x *streamState, state proofState, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +250,8 @@ func entryOf(f *File, g Group) int {
 	return f.Index.entryOf(g.Start)
 }
 
-// proveStream decodes a group on the host, for the caller, and then on the device, to compare.
+// proveStream decodes a group on the host, for the caller, and then on the device, to compare the
+// first frames. It sets the state of the stream by the result.
 func (s *Split) proveStream(
 	ctx context.Context,
 	x *streamState,
@@ -332,6 +339,7 @@ func (s *Split) proveStream(
 	return nil
 }
 
+// mismatchError returns the error for a frame of the device that is not identical to the host's.
 func mismatchError(number int, want, got string) error {
 	return robocache.Unsupported(opDecode, robocache.Where{"frame": number},
 		"the device's frames of this stream differ from the CPU's").

@@ -83,6 +83,7 @@ func StillSize(encoded []byte) (StillInfo, error) {
 	return info, nil
 }
 
+// stillError returns an error of a still image.
 func stillError(class error, format string, args ...any) error {
 	return robocache.NewError(class, opStill, nil, format, args...)
 }
@@ -100,10 +101,11 @@ func stillHeader(b []byte) (StillInfo, error) {
 			return info, stillError(robocache.ErrMalformed, "png of %d×%d pixels", w, h)
 		}
 		info.Width, info.Height = int(w), int(h)
-		if b[25] == 0 || b[25] == 4 {
+		depth, colour := b[24], b[25]
+		if colour == pngGrey || colour == pngGreyAlpha {
 			info.Channels = 1
 		}
-		if b[24] == 16 && b[25] == 0 {
+		if depth == 16 && colour == pngGrey {
 			info.DType = robocache.Uint16
 		}
 		return info, nil
@@ -148,14 +150,17 @@ func jpegHeader(b []byte) (w, h, components int, err error) {
 			i++
 			continue
 		}
-		n := int(binary.BigEndian.Uint16(b[i+2:]))
-		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
+		n := int(binary.BigEndian.Uint16(b[i+2:])) // bytes of the segment without its marker
+		// The frame headers are SOF0 to SOF15. DHT, JPG and DAC have numbers between them.
+		isFrameHeader := marker >= 0xc0 && marker <= 0xcf &&
+			marker != 0xc4 && marker != 0xc8 && marker != 0xcc
+		if isFrameHeader {
 			if i+10 > len(b) {
 				break
 			}
 			return int(be.Uint16(b[i+7:])), int(be.Uint16(b[i+5:])), int(b[i+9]), nil
 		}
-		if marker == 0xd9 || marker == 0xda || n < 2 {
+		if marker == 0xd9 || marker == 0xda || n < 2 { // end of image, start of scan
 			break
 		}
 		i += 2 + n
@@ -309,16 +314,16 @@ func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 // deliverRGB converts a frame to the form of spec. pack writes the frame as R, G, B, row by row.
 func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) error {
 	w, h := spec.outputSize(info)
-	n := 3 * info.Width * info.Height
-	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && w == info.Width && h == info.Height
+	isScaled := w != info.Width || h != info.Height
+	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && !isScaled // pack writes to dst
 	rgb := dst
 	if !direct {
-		rgb = make([]byte, n)
+		rgb = make([]byte, 3*info.Width*info.Height)
 	}
 	if err := pack(rgb); err != nil {
 		return err
 	}
-	if w != info.Width || h != info.Height {
+	if isScaled {
 		rgb = scaleRGB(rgb, info.Width, info.Height, w, h)
 	}
 	if direct {
@@ -330,14 +335,14 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 		copy(dst, rgb)
 	case spec.Pixel == RGB8:
 		splitPixels(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
-	default:
+	default: // RGBFloat32
 		for i := range plane {
 			for c := range 3 {
-				at := 3*i + c
+				element := 3*i + c
 				if spec.ChannelsFirst {
-					at = c*plane + i
+					element = c*plane + i
 				}
-				binary.LittleEndian.PutUint32(dst[4*at:], unitBits[rgb[3*i+c]])
+				binary.LittleEndian.PutUint32(dst[4*element:], unitBits[rgb[3*i+c]])
 			}
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deliverGrey converts a one-channel image to Gray16, DepthMM or DepthM. raw holds little-endian
-// rows of info.DType, stride bytes apart.
+// deliverGrey converts a one-channel image to Gray16, DepthMM or DepthM. It scales the image to the
+// size of spec with the nearest pixels. raw holds little-endian rows of info.DType, stride bytes
+// apart.
 func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
 	w, h := spec.outputSize(info)
@@ -19,30 +20,32 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 	if spec.Depth != nil && spec.Depth.Unit != "" {
 		unit = spec.Depth.Unit
 	}
-	up := spec.Pixel == DepthMM && unit == "m"
-	down := spec.Pixel == DepthM && unit != "m"
-	size, out := info.DType.Size(), spec.Pixel.bytesPerPixel()
+	toMillimeters := spec.Pixel == DepthMM && unit == "m"
+	toMeters := spec.Pixel == DepthM && unit != "m"
+	size, outSize := info.DType.Size(), spec.Pixel.bytesPerPixel()
 	for y := range h {
-		sourceY := (2*y + 1) * info.Height / (2 * h)
+		sourceY := (2*y + 1) * info.Height / (2 * h) // source pixel at the center of pixel y
 		row := raw[sourceY*stride:][:size*info.Width]
-		to := dst[y*w*out:][:w*out]
+		to := dst[y*w*outSize:][:w*outSize]
 		if w != info.Width {
-			near := make([]byte, size*w)
+			scaled := make([]byte, size*w)
 			for x := range w {
-				copy(near[size*x:][:size], row[(2*x+1)*info.Width/(2*w)*size:])
+				sourceX := (2*x + 1) * info.Width / (2 * w)
+				copy(scaled[size*x:][:size], row[sourceX*size:])
 			}
-			row = near
+			row = scaled
 		}
 		switch {
-		case size == out && !up && !down:
+		case size == outSize && !toMillimeters && !toMeters:
 			copy(to, row)
-		case out == 2:
+		case outSize == 2: // Gray16 of 8-bit grey
 			for x, v := range row {
 				le.PutUint16(to[2*x:], uint16(v))
 			}
 		default:
 			// The most common case, meters as millimeters, is unrolled.
-			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] {
+			unroll := size == 4 && toMillimeters
+			for ; unroll && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] {
 				four, result := (*[16]byte)(row), (*[16]byte)(to)
 				le.PutUint32(
 					result[0:],
@@ -71,9 +74,9 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 				default:
 					v = math.Float32frombits(le.Uint32(row))
 				}
-				if up {
+				if toMillimeters {
 					v *= 1000
-				} else if down {
+				} else if toMeters {
 					v /= 1000
 				}
 				le.PutUint32(to, math.Float32bits(v))

@@ -15,13 +15,16 @@ func packYCbCr(m *image.YCbCr, out []byte) {
 			b, r := int32(cb[x])-128, int32(cr[x])-128
 			v := int32(l)
 			p := to[3*x : 3*x+3 : 3*x+3]
-			p[0] = clampToByte(v + (91881*r+1<<15)>>16)
-			p[1] = clampToByte(v + (-22554*b-46802*r+1<<15)>>16)
-			p[2] = clampToByte(v + (116130*b+1<<15)>>16)
+			// The factors are 1.402, −0.34414, −0.71414 and 1.772, times 2¹⁶.
+			const half = 1 << 15 // rounds to the nearest
+			p[0] = clampToByte(v + (91881*r+half)>>16)
+			p[1] = clampToByte(v + (-22554*b-46802*r+half)>>16)
+			p[2] = clampToByte(v + (116130*b+half)>>16)
 		}
 	}
 }
 
+// clampToByte returns v, limited to 0 to 255.
 func clampToByte(v int32) byte {
 	if uint32(v) > 255 {
 		if v < 0 {
@@ -32,11 +35,13 @@ func clampToByte(v int32) byte {
 	return byte(v)
 }
 
-// chromaRow writes one row of a chroma plane at full width to to.
+// chromaRow writes row y of a chroma plane at full width to to. It interpolates like libjpeg (fancy
+// upsampling): a sample has the weight 3/4 of the nearest chroma sample and 1/4 of the next one, in
+// each direction that is subsampled.
 func chromaRow(m *image.YCbCr, plane []byte, y int, to []byte) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	row := func(i, width int) []byte { return plane[i*m.CStride:][:width] }
-	cw, ch := (w+1)/2, (h+1)/2
+	cw, ch := (w+1)/2, (h+1)/2 // size of a plane of half the width and height
 	switch {
 	case m.SubsampleRatio == image.YCbCrSubsampleRatio444:
 		copy(to, row(y, w))
@@ -49,13 +54,13 @@ func chromaRow(m *image.YCbCr, plane []byte, y int, to []byte) {
 		}
 		to[0], to[2*cw-1] = in[0], in[cw-1]
 	case m.SubsampleRatio == image.YCbCrSubsampleRatio420 && cw > 2:
-		near := y / 2
+		near := y / 2 // chroma row that contains row y, and the one on its other side
 		far := near - 1
 		if y%2 == 1 {
 			far = near + 1
 		}
 		a, b := row(near, cw), row(min(max(far, 0), ch-1), cw)
-		sum := func(x int) int32 { return 3*int32(a[x]) + int32(b[x]) }
+		sum := func(x int) int32 { return 3*int32(a[x]) + int32(b[x]) } // 4 times the value
 		last, this := sum(0), sum(0)
 		for x := range cw {
 			next := sum(min(x+1, cw-1))

@@ -18,6 +18,15 @@ type pngFile struct {
 	scratch       *pngScratch
 }
 
+// Color types of PNG.
+const (
+	pngGrey      = 0
+	pngRGB       = 2
+	pngPalette   = 3
+	pngGreyAlpha = 4
+	pngRGBA      = 6
+)
+
 // pngScratch is the memory for one image.
 type pngScratch struct{ packed, rows []byte }
 
@@ -38,24 +47,25 @@ func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 	})
 }
 
-// fastGreyPNG writes a grey image without alpha as little-endian rows of info.DType.
+// fastGreyPNG writes a grey image without alpha as little-endian rows of info.DType. done is false
+// if the standard library must decode the file.
 func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
-		if p.colour != 0 || p.depth < 8 {
+		if p.colour != pngGrey || p.depth < 8 {
 			return false
 		}
 		rows, ok := p.inflateRows()
 		if !ok {
 			return false
 		}
-		row := len(rows) / p.height
+		row := len(rows) / p.height // with the filter byte
 		for y := range p.height {
 			in, to := rows[y*row+1:(y+1)*row], out[y*(row-1):][:row-1]
 			if p.depth == 8 {
 				copy(to, in)
 				continue
 			}
-			for i := 0; i+1 < len(in); i += 2 {
+			for i := 0; i+1 < len(in); i += 2 { // PNG is big-endian
 				to[i], to[i+1] = in[i+1], in[i]
 			}
 		}
@@ -80,38 +90,43 @@ func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
 func (p *pngFile) parseChunks(b []byte) bool {
 	s := p.scratch
 	s.packed = s.packed[:0]
-	parts, closed := 0, false
-	at := 8
+	parts, closed := 0, false // number of IDAT chunks, and whether another chunk followed them
+	at := 8                   // after the signature
 	for first := true; ; first = false {
 		if len(b)-at < 12 {
 			return false
 		}
-		n := be.Uint32(b[at:])
+		n := be.Uint32(b[at:]) // bytes of data; length, type and checksum take 12 more
 		if n > uint32(len(b)-at-12) {
 			return false
 		}
 		kind, data := string(b[at+4:at+8]), b[at+8:at+8+int(n)]
-		if be.Uint32(b[at+8+int(n):]) != crc32.ChecksumIEEE(b[at+4:at+8+int(n)]) ||
-			first != (kind == "IHDR") {
+		checksum := be.Uint32(b[at+8+int(n):])
+		isValid := checksum == crc32.ChecksumIEEE(b[at+4:at+8+int(n)])
+		if !isValid || first != (kind == "IHDR") { // IHDR must be the first chunk, and only that
 			return false
 		}
 		at += 12 + int(n)
 		switch kind {
 		case "IHDR":
+			// Compression and filter method have one value. Interlaced images are not supported.
 			if len(data) != 13 || data[10] != 0 || data[11] != 0 || data[12] != 0 {
 				return false
 			}
 			p.depth, p.colour = data[8], data[9]
 		case "PLTE":
-			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 ||
-				len(data)%3 != 0 || len(data) > 3<<min(p.depth, 8) {
+			isMisplaced := parts > 0 || p.palette != nil
+			isGrey := p.colour == pngGrey || p.colour == pngGreyAlpha
+			maxBytes := 3 << min(p.depth, 8)
+			hasValidSize := len(data) > 0 && len(data)%3 == 0 && len(data) <= maxBytes
+			if isMisplaced || isGrey || !hasValidSize {
 				return false
 			}
 			p.palette = data
 		case "tRNS": // alpha is dropped
-			ok := p.colour == 0 && n == 2 || p.colour == 2 && n == 6 ||
-				p.colour == 3 && int(n) <= len(p.palette)/3
-			if !ok || parts > 0 {
+			hasValidSize := p.colour == pngGrey && n == 2 || p.colour == pngRGB && n == 6 ||
+				p.colour == pngPalette && int(n) <= len(p.palette)/3
+			if !hasValidSize || parts > 0 {
 				return false
 			}
 		case "IDAT":
@@ -141,19 +156,23 @@ func (p *pngFile) parseChunks(b []byte) bool {
 
 // depths holds the valid sample depths of each color type, as bit sets.
 var depths = [7]uint32{
-	0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
-	2: 1<<8 | 1<<16,
-	3: 1<<1 | 1<<2 | 1<<4 | 1<<8,
-	4: 1<<8 | 1<<16,
-	6: 1<<8 | 1<<16,
+	pngGrey:      1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
+	pngRGB:       1<<8 | 1<<16,
+	pngPalette:   1<<1 | 1<<2 | 1<<4 | 1<<8,
+	pngGreyAlpha: 1<<8 | 1<<16,
+	pngRGBA:      1<<8 | 1<<16,
 }
 
 // isSupported reports whether the depth is valid for the color type.
 func (p *pngFile) isSupported() bool {
-	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && (p.colour != 3 || p.palette != nil)
+	hasPalette := p.colour != pngPalette || p.palette != nil // if it needs one
+	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && hasPalette
 }
 
-func (p *pngFile) samplesPerPixel() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
+// samplesPerPixel returns the number of samples per pixel. isSupported must have returned true.
+func (p *pngFile) samplesPerPixel() int {
+	return [7]int{pngGrey: 1, pngRGB: 3, pngPalette: 1, pngGreyAlpha: 2, pngRGBA: 4}[p.colour]
+}
 
 // inflateRows decompresses the image and reverses the filters. It returns height rows, each after
 // its filter byte.
@@ -161,6 +180,7 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 	bits := p.samplesPerPixel() * int(p.depth)
 	row := 1 + (p.width*bits+7)/8
 	need := row * p.height // the number of pixels was checked against the limits
+	// Deflate compresses by at most 1032 to 1, so a shorter stream cannot contain the image.
 	if int64(need) > int64(len(p.zlibStream))*1032+64 {
 		return nil, false
 	}
@@ -186,17 +206,19 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 // packRows writes the rows as R, G, B.
 func (p *pngFile) packRows(rows, rgb []byte) {
 	row := len(rows) / p.height
-	if p.depth >= 8 && p.colour != 3 {
-		wide, green, blue := int(p.depth)/8, 0, 0
+	if p.depth >= 8 && p.colour != pngPalette {
+		sampleBytes := int(p.depth) / 8
+		pixelBytes := p.samplesPerPixel() * sampleBytes
+		green, blue := 0, 0 // offsets in the pixel; grey has one sample for all
 		if p.samplesPerPixel() > 2 {
-			green, blue = wide, 2*wide
+			green, blue = sampleBytes, 2*sampleBytes
 		}
-		packPixels(rgb, rows[1:], row, p.width, p.height, p.samplesPerPixel()*wide, 0, green, blue)
+		packPixels(rgb, rows[1:], row, p.width, p.height, pixelBytes, 0, green, blue)
 		return
 	}
-	var table [256][3]byte
+	var table [256][3]byte // R, G, B of each sample value
 	for v := range table {
-		if at := 3 * v; p.colour == 0 {
+		if at := 3 * v; p.colour == pngGrey {
 			g := byte(v * 255 / (1<<p.depth - 1))
 			table[v] = [3]byte{g, g, g}
 		} else if at+3 <= len(p.palette) { // an index beyond the palette is black, like in PIL
@@ -207,7 +229,8 @@ func (p *pngFile) packRows(rows, rgb []byte) {
 		in, to := rows[y*row+1:(y+1)*row], rgb[3*p.width*y:][:3*p.width]
 		for x := range to[:p.width] {
 			bit := x * int(p.depth)
-			c := &table[in[bit/8]>>(8-int(p.depth)-bit%8)&(1<<p.depth-1)]
+			sample := in[bit/8] >> (8 - int(p.depth) - bit%8) & (1<<p.depth - 1)
+			c := &table[sample]
 			to[3*x], to[3*x+1], to[3*x+2] = c[0], c[1], c[2]
 		}
 	}
@@ -217,14 +240,14 @@ func (p *pngFile) packRows(rows, rgb []byte) {
 // pixel, at least 1.
 func unfilterRow(kind byte, line, above []byte, n int) bool {
 	switch kind {
-	case 0:
+	case 0: // None
 	case 1:
 		unfilterSub(line, n)
-	case 2:
+	case 2: // Up
 		if above != nil {
 			addBytes(line, above)
 		}
-	case 3:
+	case 3: // Average
 		for i := range line {
 			sum := 0
 			if i >= n {
@@ -235,7 +258,7 @@ func unfilterRow(kind byte, line, above []byte, n int) bool {
 			}
 			line[i] += byte(sum / 2)
 		}
-	case 4:
+	case 4: // Paeth
 		if above == nil { // the predictor is the left pixel
 			unfilterSub(line, n)
 			break
@@ -271,14 +294,17 @@ func unfilterSub(line []byte, n int) {
 	}
 }
 
-// addBytes adds b to a bytewise, eight bytes at a time.
+// addBytes adds each byte of b to the byte of a, modulo 256. It adds eight bytes at a time in one
+// 64-bit word. The low 7 bits of each byte are added without a carry to the next byte, and the high
+// bits are then added by exclusive or.
 func addBytes(a, b []byte) {
-	const low = 0x7f7f7f7f7f7f7f7f
+	const low7 = 0x7f7f7f7f7f7f7f7f
 	le := binary.LittleEndian
 	b = b[:len(a)]
 	for len(a) >= 8 {
 		x, y := le.Uint64(a), le.Uint64(b)
-		le.PutUint64(a, (x&low+y&low)^(x^y)&^low)
+		lowSum, highSum := x&low7+y&low7, (x^y)&^low7
+		le.PutUint64(a, lowSum^highSum)
 		a, b = a[8:], b[8:]
 	}
 	for i := range a {
@@ -313,7 +339,7 @@ func unfilterPaeth(line, above []byte, n int) {
 	}
 }
 
-// paethPredictor returns left, above or above left, whichever is nearest to their prediction.
+// paethPredictor returns a (left), b (above) or c (above left), the one nearest to a + b − c.
 func paethPredictor(a, b, c int32) int32 {
 	pa, pb := b-c, a-c
 	pc := pa + pb
@@ -327,7 +353,8 @@ func paethPredictor(a, b, c int32) int32 {
 	return a
 }
 
+// absInt32 returns the absolute value of v without a branch.
 func absInt32(v int32) int32 {
-	s := v >> 31
+	s := v >> 31 // 0, or −1 if v is negative
 	return (v ^ s) - s
 }

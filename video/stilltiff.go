@@ -50,7 +50,7 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	if len(b) < 8 {
 		return bad("the header is truncated")
 	}
-	at := int64(t.order.Uint32(b[4:]))
+	at := int64(t.order.Uint32(b[4:])) // offset of the first directory
 	if at+2 > int64(len(b)) {
 		return bad("the directory is beyond the end")
 	}
@@ -58,18 +58,20 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	if at+2+12*n > int64(len(b)) {
 		return bad("the directory of %d entries is truncated", n)
 	}
-	var tiles, kind int
+	const tagTileWidth, formatFloat = 322, 3
+	var tileWidth, sampleFormat int
+	// The first value of a tag goes to first, and all values of a tag to lists.
 	first := map[uint16]*int{
-		256: &t.width,
-		257: &t.height,
-		258: &t.bits,
-		259: &t.compression,
-		262: &t.photometric,
-		277: &t.samples,
-		278: &t.rowsPerStrip,
-		317: &t.predictor,
-		322: &tiles,
-		339: &kind,
+		256:          &t.width,
+		257:          &t.height,
+		258:          &t.bits,
+		259:          &t.compression,
+		262:          &t.photometric,
+		277:          &t.samples,
+		278:          &t.rowsPerStrip,
+		317:          &t.predictor,
+		tagTileWidth: &tileWidth,
+		339:          &sampleFormat,
 	}
 	lists := map[uint16]*[]uint32{273: &t.offsets, 279: &t.lengths}
 	for i := range n {
@@ -90,16 +92,17 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		} else {
 			*first[tag] = int(v[0])
 		}
-		t.tiled = t.tiled || tag == 322
+		t.tiled = t.tiled || tag == tagTileWidth
 	}
-	t.float = kind == 3
+	t.float = sampleFormat == formatFloat
 	if t.width > math.MaxInt32 || t.height > math.MaxInt32 {
 		return bad("%d×%d pixels", t.width, t.height)
 	}
 	return t, nil
 }
 
-// entryValues reads the SHORT or LONG values of an entry.
+// entryValues reads the BYTE, SHORT or LONG values of an entry. An entry has 12 bytes: tag, type,
+// count, and the values or their offset.
 func (t *tiffFile) entryValues(e []byte) ([]uint32, error) {
 	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
 	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
@@ -112,7 +115,7 @@ func (t *tiffFile) entryValues(e []byte) ([]uint32, error) {
 		)
 	}
 	d := e[8:]
-	if count*width > 4 {
+	if count*width > 4 { // the values do not fit into the entry
 		off := int64(t.order.Uint32(d))
 		if count*width > int64(len(t.data))-off {
 			return nil, stillError(
@@ -197,19 +200,20 @@ func (t *tiffFile) readFloats() ([]byte, error) {
 		if off+n > int64(len(t.data)) {
 			return nil, stillError(robocache.ErrMalformed, "tiff: strip %d exceeds the file", s)
 		}
-		to := out[s*t.rowsPerStrip*row : min((s+1)*t.rowsPerStrip, t.height)*row]
+		firstRow, endRow := s*t.rowsPerStrip, min((s+1)*t.rowsPerStrip, t.height)
+		to := out[firstRow*row : endRow*row]
 		packed := bytes.NewReader(t.data[off : off+n])
 		var r io.Reader
 		switch t.compression {
-		case 1:
+		case 1: // none
 			r = packed
-		case 8, 32946:
+		case 8, 32946: // Deflate, in its two numbers
 			z, err := zlib.NewReader(packed)
 			if err != nil {
 				return nil, robocache.Malformed(opStill, nil, "tiff: strip %d", s).WithCause(err)
 			}
 			r = z
-		case 5:
+		case 5: // LZW
 			r = lzw.NewReader(packed, lzw.MSB, 8)
 		default:
 			return nil, stillError(
@@ -264,7 +268,8 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 		switch m := img.(type) {
 		case *image.Gray16:
 			for i := range info.Width * info.Height {
-				le.PutUint16(raw[2*i:], be.Uint16(m.Pix[i/info.Width*m.Stride+i%info.Width*2:]))
+				x, y := i%info.Width, i/info.Width
+				le.PutUint16(raw[2*i:], be.Uint16(m.Pix[y*m.Stride+2*x:]))
 			}
 		case *image.Gray:
 			for y := range info.Height {

@@ -28,24 +28,26 @@ type Stream struct {
 	// VP9: profile, and depth with subsampling in the form of vpcC
 	vp9           [2]byte
 	colour        *Colour
-	setsChanged   bool   // a parameter set was repeated with other content
-	hasBareKey    bool   // a key frame had no parameter sets
-	decodable     bool   // the last frame can be decoded
-	lastReference uint32 // H.264: frame_num of the last reference frame
-	hasFrames     bool   // a frame could be decoded
-	sizes         []uint32
+	setsChanged   bool     // a parameter set was repeated with other content
+	hasBareKey    bool     // a key frame had no parameter sets
+	decodable     bool     // the last frame can be decoded
+	lastReference uint32   // H.264: frame_num of the last reference frame
+	hasFrames     bool     // a frame could be decoded
+	sizes         []uint32 // size of each frame as a sample of the file
 	sync          []uint32 // decode indexes + 1
-	media         int64
+	media         int64    // sum of sizes
 
 	framesBeforeKey, framesAfterLoss int
 }
 
+// parameterSet is a parameter set of H.264 or HEVC. kind is its NAL unit type.
 type parameterSet struct {
 	kind byte
 	id   uint32
 	nal  []byte
 }
 
+// maxSets limits the number of parameter sets that a stream keeps.
 const maxSets = 64
 
 // NewStream returns an empty stream. It returns ErrUnsupported if packets of the codec are not
@@ -93,14 +95,15 @@ func (s *Stream) Absent() (early, cut int) { return s.framesBeforeKey, s.framesA
 // Lost reports to the stream that a packet is missing here.
 func (s *Stream) Lost() { s.decodable = false }
 
-// hasParameterSets reports whether there is a parameter set of each kind.
+// hasParameterSets reports whether the stream has received a parameter set of each kind, so that a
+// key frame can be decoded.
 func (s *Stream) hasParameterSets() bool {
 	if s.codec == AV1 || s.codec == VP9 {
 		return s.firstSet != nil
 	}
-	need := []byte{7, 8}
+	need := []byte{h264SPS, h264PPS}
 	if s.codec == HEVC {
-		need = []byte{32, 33, 34}
+		need = []byte{hevcVPS, hevcSPS, hevcPPS}
 	}
 	for _, kind := range need {
 		hasKind := func(p parameterSet) bool { return p.kind == kind }
@@ -215,8 +218,11 @@ func (s *Stream) inspectNext(data []byte) (p packetInfo, ok bool, err error) {
 		return p, false, nil
 	}
 	if s.codec == H264 && s.decodable && !p.isKey && !s.firstSet.gaps {
-		s.decodable = p.frameNum == s.lastReference ||
-			p.frameNum == (s.lastReference+1)&(1<<s.firstSet.frameBits-1)
+		// frame_num is that of the last reference frame or the next one. Otherwise a reference
+		// frame is missing.
+		frameNumMask := uint32(1<<s.firstSet.frameBits - 1)
+		next := (s.lastReference + 1) & frameNumMask
+		s.decodable = p.frameNum == s.lastReference || p.frameNum == next
 	}
 	switch {
 	case p.isKey && !s.hasParameterSets():
@@ -264,12 +270,12 @@ func (s *Stream) checkSets() error {
 func (s *Stream) inspectNAL(nal []byte) (u nalInfo, err error) {
 	if s.codec == H264 {
 		switch kind := nal[0] & 31; kind {
-		case 7, 8:
+		case h264SPS, h264PPS:
 			u.isSet = true
 			if err := s.addParameterSet(kind, nal, 1); err != nil {
 				return u, err
 			}
-		case 1, 2, 5:
+		case h264Slice, h264PartitionA, h264KeySlice:
 			if err := s.inspectSlice264(nal, kind, &u); err != nil {
 				return u, err
 			}
@@ -281,27 +287,29 @@ func (s *Stream) inspectNAL(nal []byte) (u nalInfo, err error) {
 	}
 	kind := nal[0] >> 1 & 63
 	switch {
-	case kind >= 32 && kind <= 34:
+	case kind >= hevcVPS && kind <= hevcPPS:
 		u.isSet = true
 		if err := s.addParameterSet(kind, nal, 2); err != nil {
 			return u, err
 		}
-	case kind <= 9, kind >= 16 && kind <= 21:
-		u.isSlice, u.isFirst, u.isReference = true, nal[2]&0x80 != 0, true
-		u.isKey = kind >= 16 && kind <= 21
-		u.isLeading = kind >= 6 && kind <= 9
+	case kind <= hevcLastNonKey, kind >= hevcFirstKey && kind <= hevcLastKey:
+		u.isSlice, u.isReference = true, true
+		u.isFirst = nal[2]&0x80 != 0 // first_slice_segment_in_pic_flag
+		u.isKey = kind >= hevcFirstKey
+		u.isLeading = kind >= hevcFirstLeading && kind <= hevcLastNonKey
 		u.isB = s.firstSet != nil && s.firstSet.reorder > 0
 	}
 	return u, nil
 }
 
-// inspectSlice264 describes a slice of H.264.
+// inspectSlice264 describes a slice of H.264 by its NAL unit header and slice header.
 func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
 	r := bitReader{b: nal[1:min(len(nal), 64)]}
-	u.isSlice, u.isKey, u.isReference = true, kind == 5, nal[0]&0x60 != 0
-	u.isFirst = r.readUnsigned() == 0
-	u.isB = r.readUnsigned()%5 == 1
-	id := r.readUnsigned()
+	u.isSlice, u.isKey = true, kind == h264KeySlice
+	u.isReference = nal[0]&0x60 != 0  // nal_ref_idc
+	u.isFirst = r.readUnsigned() == 0 // first_mb_in_slice
+	u.isB = r.readUnsigned()%5 == 1   // slice_type: 1 or 6
+	id := r.readUnsigned()            // pic_parameter_set_id
 	sps := s.sequenceSets[s.sequenceOfPicture[id]]
 	if sps == nil {
 		sps = s.firstSet
@@ -310,10 +318,10 @@ func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
 		return nil // the unit cannot be parsed, and will not be decoded
 	}
 	if sps.planes {
-		r.readBits(2)
+		r.readBits(2) // colour_plane_id
 	}
 	u.frameNum = r.readBits(sps.frameBits)
-	if sps.fields && r.readBit() == 1 {
+	if sps.fields && r.readBit() == 1 { // field_pic_flag
 		return unsupportedPacket("the video in messages is interlaced", "record whole frames")
 	}
 	if r.bad {
@@ -322,9 +330,9 @@ func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
 	return nil
 }
 
-// addParameterSet parses a parameter set after its header of head bytes. The kinds are 7 (sequence)
-// and 8 (picture) for H.264, and 32 (video), 33 (sequence) and 34 (picture) for HEVC.
-func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
+// addParameterSet parses and stores a parameter set of NAL unit type kind. The NAL unit header has
+// headBytes bytes.
+func (s *Stream) addParameterSet(kind byte, nal []byte, headBytes int) error {
 	if len(nal) < 4 {
 		return truncatedSet()
 	}
@@ -332,12 +340,12 @@ func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
 	if !s.setsChanged && slices.ContainsFunc(s.parameterSets, isKept) {
 		return nil
 	}
-	r := bitReader{b: nal[head:]}
+	r := bitReader{b: nal[headBytes:]}
 	var id uint32
 	switch kind {
-	case 7, 33:
+	case h264SPS, hevcSPS:
 		parse := parseSPS264
-		if kind == 33 {
+		if kind == hevcSPS {
 			parse = parseSPS265
 		}
 		p, err := parse(nal, s.lim.MaxPixels)
@@ -348,16 +356,16 @@ func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
 			return err
 		}
 		s.sequenceSets[p.id], id = p, p.id
-	case 32:
+	case hevcVPS:
 		id = r.readBits(4)
-	case 8:
+	case h264PPS:
 		id = r.readUnsigned()
 		sps := r.readUnsigned()
 		if r.bad || id > 255 || sps > 31 {
 			return truncatedSet()
 		}
 		s.sequenceOfPicture[id] = sps
-	case 34:
+	case hevcPPS:
 		id = r.readUnsigned()
 		if r.bad || id > 63 {
 			return truncatedSet()

@@ -63,19 +63,22 @@ func (s *Stream) joinSets(kind byte) (b []byte, n int) {
 	return b, n
 }
 
-// avcConfig returns the avcC box contents: the H.264 parameter sets and their profile.
+// avcConfig returns the avcC box contents: the H.264 parameter sets and their profile. Unused bits
+// are 1.
 func (s *Stream) avcConfig() []byte {
-	sps, n := s.joinSets(7)
-	pps, m := s.joinSets(8)
-	first := sps[2:]
+	sps, spsCount := s.joinSets(h264SPS)
+	pps, ppsCount := s.joinSets(h264PPS)
+	first := sps[2:] // after its length: NAL unit header, profile, compatibility, level
+	profile, compatibility, level := first[1], first[2], first[3]
+	const lengthBytes4 = 0xfc | 3 // the lengths of the samples' NAL units have 4 bytes
 	b := slices.Concat(
-		[]byte{1, first[1], first[2], first[3], 0xff, 0xe0 | byte(min(n, 31))},
+		[]byte{1, profile, compatibility, level, lengthBytes4, 0xe0 | byte(min(spsCount, 31))},
 		sps,
-		[]byte{byte(m)},
+		[]byte{byte(ppsCount)},
 		pps,
 	)
-	switch first[1] {
-	case 100, 110, 122, 144:
+	switch profile {
+	case 100, 110, 122, 144: // the profiles for which the standard adds these fields
 		b = append(
 			b,
 			0xfc|byte(s.firstSet.chroma),
@@ -91,11 +94,12 @@ func (s *Stream) avcConfig() []byte {
 func (s *Stream) hevcConfig() []byte {
 	h := s.firstSet
 	b := append([]byte{1}, h.profile[:]...)
-	b = append(b, 0xf0, 0, 0xfc)
-	b = append(b, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits), 0, 0)
+	b = append(b, 0xf0, 0, 0xfc) // no segmentation, parallelism unknown
+	b = append(b, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits))
+	b = append(b, 0, 0)                                    // the average frame rate is unknown
 	b = append(b, byte(h.layers+1)<<3|byte(h.nested)<<2|3) // and lengths of 4 bytes
 	b = append(b, 3)                                       // number of arrays
-	for _, kind := range []byte{32, 33, 34} {
+	for _, kind := range []byte{hevcVPS, hevcSPS, hevcPPS} {
 		list, n := s.joinSets(kind)
 		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)
 	}

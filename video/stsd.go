@@ -106,7 +106,7 @@ func parseColr(d []byte, e *SampleEntry) {
 	switch {
 	case len(d) >= 11 && string(d[:4]) == "nclx":
 		e.FullRange = d[10]&0x80 != 0
-	case len(d) >= 10 && string(d[:4]) == "nclc":
+	case len(d) >= 10 && string(d[:4]) == "nclc": // of QuickTime, without the range
 	default:
 		return
 	}

@@ -28,12 +28,12 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 				return err
 			}
 			// after times 4 + 4, scale 4, duration 4, rate 4, volume 2, reserved 10
-			at, matrix := 8, 32
-			if version == 1 {
-				at, matrix = 16, 44
+			scaleAt, matrixStart := 8, 32
+			if version == 1 { // times and duration of 8 bytes
+				scaleAt, matrixStart = 16, 44
 			}
-			movieScale = int64(be.Uint32(d[at:]))
-			movie = matrixAt(d[matrix:])
+			movieScale = int64(be.Uint32(d[scaleAt:]))
+			movie = matrixAt(d[matrixStart:])
 		case "mvex":
 			// The tables cover at most the first fragment, so an index would lack the other frames.
 			return b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes")
@@ -74,10 +74,11 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	return ix, nil
 }
 
-// matrixAt reads a display matrix. d must have at least 20 bytes.
-func matrixAt(d []byte) [4]int64 {
-	i32 := func(i int) int64 { return int64(int32(be.Uint32(d[4*i:]))) }
-	return [4]int64{i32(0), i32(1), i32(3), i32(4)}
+// matrixAt reads the rotation and scale (a, b, c, d) of a display matrix (a, b, u, c, d, …). data
+// must have at least 20 bytes.
+func matrixAt(data []byte) [4]int64 {
+	element := func(i int) int64 { return int64(int32(be.Uint32(data[4*i:]))) }
+	return [4]int64{element(0), element(1), element(3), element(4)}
 }
 
 // turns maps the signs of a display matrix to degrees clockwise.

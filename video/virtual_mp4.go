@@ -45,14 +45,14 @@ func (s *Stream) MP4(rate robocache.Rate) (_ *VirtualMP4, err error) {
 	if err != nil {
 		return nil, err
 	}
-	headerValue, err := m.fileHeader()
+	head, err := m.fileHeader()
 	if err != nil {
 		return nil, err
 	}
 	f := &VirtualMP4{
 		codec:         s.codec,
 		sampleOffsets: make([]int64, len(s.sizes)+1),
-		head:          headerValue,
+		head:          head,
 	}
 	f.sampleOffsets[0] = int64(len(f.head))
 	for k, n := range s.sizes {

@@ -133,14 +133,19 @@ func orUnspecified(v int) C.int {
 	return C.int(v)
 }
 
-// canSkip reports whether a packet itself shows that no other frame refers to its frame. In HEVC, a
-// non-reference frame may be a reference of a higher temporal layer.
+// canSkip reports whether the packets of a stream show which frames no other frame refers to. A
+// decoder can skip these. In HEVC this holds only with one temporal layer, because a non-reference
+// frame may be a reference of a higher layer.
 func canSkip(e *video.SampleEntry) bool {
 	switch e.Codec {
 	case video.H264, video.MPEG4:
 		return true
 	case video.HEVC:
-		return len(e.Extradata) > 21 && e.Extradata[0] == 1 && e.Extradata[21]>>3&7 == 1
+		if len(e.Extradata) <= 21 || e.Extradata[0] != 1 { // not an hvcC box of version 1
+			return false
+		}
+		temporalLayers := e.Extradata[21] >> 3 & 7
+		return temporalLayers == 1
 	}
 	return false
 }

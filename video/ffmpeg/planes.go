@@ -191,8 +191,8 @@ func (ffmpegBackend) Formula(info *video.PlaneInfo, width, height int) (f video.
 	for i, n := range c.numbers {
 		f.Numbers[i] = int32(n)
 	}
-	for k := range f.Taps {
-		n := int(c.size[k])
+	for k := range f.Taps { // copy the filters out of C memory
+		n := int(c.size[k]) // number of results
 		f.Taps[k] = int(c.taps[k])
 		f.Position[k] = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.position[k])), n))
 		f.Weight[k] = slices.Clone(
@@ -227,10 +227,12 @@ func (ffmpegBackend) SplitPixels(r, g, b, rgb []byte) {
 
 // packPlanes copies the planes to dst without their padding.
 func packPlanes(info *video.PlaneInfo, planes, dst []byte) {
-	layout, n := info.Planes()
-	for _, p := range layout[:n] {
+	layout, planeCount := info.Planes()
+	for _, p := range layout[:planeCount] {
 		for y := range p.Rows {
-			dst = dst[copy(dst, planes[p.Offset+y*p.Stride:][:p.RowBytes]):]
+			row := planes[p.Offset+y*p.Stride:][:p.RowBytes]
+			n := copy(dst, row)
+			dst = dst[n:]
 		}
 	}
 }

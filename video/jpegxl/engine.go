@@ -91,7 +91,8 @@ func startError(cause any) error {
 	return robocache.Unsupported(opDecode, nil, "the decoder does not start here: %v", cause)
 }
 
-// compileDecoder compiles the decoder.
+// compileDecoder unpacks and compiles the decoder, with a check of the time limit at each call of
+// allocator.
 func compileDecoder() (e *engine, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -261,14 +262,16 @@ func (in *instance) decodeImages(ctx context.Context, dst, src []byte, size int)
 	if err != nil {
 		return err
 	}
-	run := func(only, all, out uint64) (bool, error) {
-		call, err := in.callFunction(
+	// run calls the decoder. It reads only the header, or decodes one or all frames to out. ok is
+	// false if the data is damaged.
+	run := func(onlyHeader, allFrames, out uint64) (ok bool, err error) {
+		result, err := in.callFunction(
 			ctx,
 			in.images,
 			from,
 			uint64(len(src)),
-			only,
-			all,
+			onlyHeader,
+			allFrames,
 			head,
 			head+4,
 			head+8,
@@ -279,13 +282,13 @@ func (in *instance) decodeImages(ctx context.Context, dst, src []byte, size int)
 		if err != nil {
 			return false, err
 		}
-		return call != 0, nil
+		return result != 0, nil
 	}
-	result, err := run(1, 0, 0)
+	ok, err := run(1, 0, 0)
 	if err != nil {
 		return err
 	}
-	if !result {
+	if !ok {
 		return malformedStream("the data is not JPEG XL, or it is truncated before the images")
 	}
 	i := in.readInfo(head)
@@ -309,11 +312,11 @@ func (in *instance) decodeImages(ctx context.Context, dst, src []byte, size int)
 	if i.frames > 1 {
 		all = 1
 	}
-	resultValue, err := run(0, all, out)
+	ok, err = run(0, all, out)
 	if err != nil {
 		return err
 	}
-	if !resultValue {
+	if !ok {
 		if in.isFull() {
 			return outOfMemory()
 		}

@@ -85,8 +85,9 @@ func (i streamInfo) channelsFor(values int) (int, error) {
 	return int(int64(values) / pixels), nil
 }
 
-// pickChannels copies channels of R, G, B, A to dst. The words of rgba are big-endian, of size
-// bytes.
+// pickChannels copies channels of R, G, B, A to dst: all 4, 3 without alpha, 2 for grey and alpha,
+// or 1 for grey. It returns an error if the channels that it drops contain information. The words
+// of rgba are big-endian, of size bytes. It may change rgba.
 func pickChannels(dst, rgba []byte, channels, size int) error {
 	if size == 2 {
 		for i := 0; i+1 < len(rgba); i += 2 {
@@ -97,16 +98,17 @@ func pickChannels(dst, rgba []byte, channels, size int) error {
 		copy(dst, rgba)
 		return nil
 	}
-	opaque, grey := byte(255), byte(0) // the AND, and the OR, over all pixels
-	if size == 1 && channels == 3 {
+	// opaque is 255 if all bytes of alpha are 255. grey is 0 if R, G and B are equal in all pixels.
+	opaque, grey := byte(255), byte(0)
+	if size == 1 && channels == 3 { // the most common case
 		for i, k := 0, 0; i+3 < len(rgba) && k+2 < len(dst); i, k = i+4, k+3 {
 			p, q := rgba[i:i+4:i+4], dst[k:k+3:k+3]
 			q[0], q[1], q[2] = p[0], p[1], p[2]
 			opaque &= p[3]
 		}
-		rgba = nil
+		rgba = nil // no pixels are left for the loop below
 	}
-	colour := size // bytes per pixel without alpha
+	colour := size // bytes per pixel in dst without alpha
 	if channels == 3 {
 		colour = 3 * size
 	}

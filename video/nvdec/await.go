@@ -21,16 +21,17 @@ const (
 // would also wait, but it keeps a core busy. After maxPolls it gives up: the call that maps the
 // surface reports the error.
 func (d *decoder) awaitSurface(surface int32, n int) (status int32) {
-	begin, usual := time.Now(), d.usualWait*time.Duration(n)
-	nap := usual * 5 / 8
+	begin, expected := time.Now(), d.usualWait*time.Duration(n)
+	sleep := expected * 5 / 8
 	for range maxPolls {
 		if status = d.backend.driver.surfaceStatus(d.handle, surface); status != statusRuns {
 			break
 		}
-		cudahost.Nap(max(nap, pollInterval))
-		nap = usual / 8
+		cudahost.Nap(max(sleep, pollInterval))
+		sleep = expected / 8
 	}
-	d.usualWait = (3*d.usualWait + min(time.Since(begin)/time.Duration(n), time.Millisecond)) / 4
+	perFrame := min(time.Since(begin)/time.Duration(n), time.Millisecond)
+	d.usualWait = (3*d.usualWait + perFrame) / 4
 	return status
 }
 
@@ -49,23 +50,25 @@ func (d *decoder) checkDecoded() error {
 	if d.frame.decodeErr != nil {
 		return d.frame.decodeErr
 	}
-	n, own := d.frame.unchecked, d.frame.surface
-	ask := func(s int32) error {
+	// The first n unchecked surfaces were decoded up to this frame.
+	n, ownSurface := d.frame.unchecked, d.frame.surface
+	checkSurface := func(s int32) error {
 		if s == none {
 			return nil
 		}
 		return d.statusError(d.backend.driver.surfaceStatus(d.handle, s))
 	}
 	for _, s := range d.unchecked[:n] {
-		if err := ask(s); err != nil {
+		if err := checkSurface(s); err != nil {
 			return err
 		}
 	}
-	if !slices.Contains(d.unchecked[:n], own) {
-		if err := ask(own); err != nil {
+	if !slices.Contains(d.unchecked[:n], ownSurface) {
+		if err := checkSurface(ownSurface); err != nil {
 			return err
 		}
 	}
+	// Those surfaces are removed, so the counts of the frames after this one decrease.
 	d.unchecked, d.frame.unchecked = slices.Delete(d.unchecked, 0, n), 0
 	for i := range d.pending {
 		d.pending[i].unchecked -= n

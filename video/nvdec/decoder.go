@@ -39,8 +39,8 @@ type decoder struct {
 	// The current packet.
 	packet      sourcePacket
 	packetBytes []byte
-	unwanted    bool
-	surface     int32
+	unwanted    bool  // the caller does not need its frame
+	surface     int32 // surface of its frame, or none
 	callbackErr error // error of a callback
 
 	newestSurface int32 // surface of the last decode call
@@ -206,14 +206,20 @@ func (d *decoder) onSequence(f *streamFormat) int32 {
 	return d.surfaceCount
 }
 
-// onDecode is called by the parser for each frame to decode.
+// callbackDone is the result of a callback after which the parser continues.
+const callbackDone = 1
+
+// onDecode is called by the parser for each frame to decode. It skips an unwanted frame to which no
+// other frame refers. It keeps the surfaces of other frames in d.unchecked until their status is
+// checked.
 func (d *decoder) onDecode(p *decodeParams) int32 {
 	if p.field != 0 {
 		return d.rejectCallback(d.backend.unsupported("interlaced frames", "", ""))
 	}
-	alone := p.reference == 0 && d.entry.Codec == video.H264 // no other frame refers to this one
-	if d.unwanted && alone {
-		return 1
+	// Only in H.264 does the flag mean that no other frame refers to this one.
+	isUnreferenced := p.reference == 0 && d.entry.Codec == video.H264
+	if d.unwanted && isUnreferenced {
+		return callbackDone
 	}
 	if err := d.vacateSurface(p.surface); err != nil {
 		return d.rejectCallback(err)
@@ -222,10 +228,10 @@ func (d *decoder) onDecode(p *decodeParams) int32 {
 		return d.rejectCallback(err)
 	}
 	d.surface, d.newestSurface = p.surface, p.surface
-	if !alone {
+	if !isUnreferenced {
 		d.unchecked = append(d.unchecked, p.surface)
 	}
-	return 1
+	return callbackDone
 }
 
 // onDisplay is called by the parser when a frame is to be displayed. It is used for VP9 packets
@@ -235,7 +241,7 @@ func (d *decoder) onDisplay(s *shownInfo) int32 {
 		s.timestamp == d.packet.timestamp {
 		d.surface = s.surface
 	}
-	return 1
+	return callbackDone
 }
 
 // vacateSurface prepares a surface for its next frame, because the driver reports only the status
@@ -254,7 +260,7 @@ func (d *decoder) vacateSurface(surface int32) error {
 	if uncheckedAt >= 0 {
 		d.unchecked[uncheckedAt] = none
 	}
-	if pendingAt < 0 {
+	if pendingAt < 0 { // no frame to deliver, so only the status matters
 		if status == statusRuns { // a later query would report the next frame
 			return d.engineError(status)
 		}
@@ -347,14 +353,15 @@ func (d *decoder) unmapLaunched() (err error) {
 	return err
 }
 
-// Receive returns the next pending frame if enough frames are pending, or if Give was called. Its
-// pixels are copied when they are first requested.
+// Receive returns the next pending frame if enough frames are pending, or if DeliverPending was
+// called. Its pixels are copied when they are first requested.
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	if d.closed {
 		return nil, 0, false, closedError()
 	}
-	if d.delivering = len(d.pending) > 0 &&
-		(d.delivering || len(d.pending) >= d.framesPerWait); !d.delivering {
+	hasEnough := d.delivering || len(d.pending) >= d.framesPerWait
+	d.delivering = hasEnough && len(d.pending) > 0
+	if !d.delivering {
 		return nil, 0, false, nil
 	}
 	d.frame.pendingFrame, d.frame.onHost, d.frame.isChecked = d.pending[0], false, false
@@ -369,7 +376,7 @@ func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 // DeliverPending makes Receive return all pending frames.
 func (d *decoder) DeliverPending() { d.delivering = true }
 
-// Drain has the effect of Give, because every packet has produced its frame.
+// Drain has the effect of DeliverPending, because every packet has already produced its frame.
 func (d *decoder) Drain() error {
 	if d.closed {
 		return closedError()
@@ -403,9 +410,10 @@ func (d *decoder) dropPending() {
 
 // MemoryBytes returns the memory that the decoder occupies, most of it on the device.
 func (d *decoder) MemoryBytes() int64 {
-	one := int64(d.format.width) * int64(d.format.height) * 3 / 2
-	return one*int64(int(d.surfaceCount)+d.maxMapped()) +
-		int64(len(d.frame.hostBytes)+cap(d.packetBytes)) + 1<<20
+	surfaceBytes := int64(d.format.width) * int64(d.format.height) * 3 / 2 // 4:2:0
+	surfaces := int64(int(d.surfaceCount) + d.maxMapped())
+	const otherBytes = 1 << 20 // an estimate
+	return surfaceBytes*surfaces + int64(len(d.frame.hostBytes)+cap(d.packetBytes)) + otherBytes
 }
 
 // Close keeps a working decoder for the next stream with an equal sample entry. Creating one takes

@@ -121,7 +121,8 @@ func clearedRow(dst []byte, p *video.Plane, y int) []byte {
 	return r[:p.RowBytes]
 }
 
-// splitPairs separates interleaved chroma samples, 16 bytes at a time.
+// splitPairs separates interleaved chroma samples (u, v, u, v, …), 16 bytes at a time. The samples
+// of u are the even bytes of a word, and those of v the odd ones.
 func splitPairs(u, v, pairs []byte) {
 	n := len(u)
 	v, pairs = v[:n], pairs[:2*n]

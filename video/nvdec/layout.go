@@ -114,6 +114,7 @@ type streamFormat struct {
 	more                   uint32
 }
 
+// isFullRange reports whether the samples use the full range of values, not the limited range.
 func (f *streamFormat) isFullRange() bool { return f.signal&8 != 0 }
 
 // sourcePacket is CUVIDSOURCEDATAPACKET.

@@ -68,14 +68,12 @@ func (b *Backend) Upload(dst, src []byte) error {
 // UploadPlanes copies planes from the host to device memory, in the layout that KeepPlanes writes.
 func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	p, _ := info.Planes()
+	u, v := p[1], p[2]
 	return b.staging.copyToDevice(b, dst, func(m []byte) {
-		copy(m[:p[1].Offset], planes)
-		for y := range p[1].Rows {
-			joinPairs(
-				m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes],
-				planes[p[1].Offset+y*p[1].Stride:],
-				planes[p[2].Offset+y*p[2].Stride:],
-			)
+		copy(m[:u.Offset], planes) // the luma plane
+		for y := range u.Rows {
+			pairs := m[u.Offset+2*y*u.Stride:][:2*u.RowBytes]
+			joinPairs(pairs, planes[u.Offset+y*u.Stride:], planes[v.Offset+y*v.Stride:])
 		}
 	})
 }
@@ -177,33 +175,33 @@ func (b *Backend) convertPlanes(
 	return b.withStream(func(s uintptr) error { return x.Run(from, to, spec.ChannelsFirst, s) })
 }
 
-// kernelFor returns the kernel of a conversion, or ErrUnsupported. It also remembers that there is
-// none.
+// kernelFor returns the kernel of a conversion, or ErrUnsupported. It keeps the kernel for later
+// calls, or nil if there is none.
 func (b *Backend) kernelFor(info video.PlaneInfo, spec *video.Spec) (frameKernel, error) {
 	key := conversionKey{info, spec.Width, spec.Height}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x, known := b.kernels[key]
+	kernel, known := b.kernels[key]
 	if !known && len(b.kernels) < maxForms && spec.Pixel == video.RGB8 {
 		if f, ok := video.FormulaOf(info, spec); ok {
-			own := cuda.FrameForm(f)
-			made, err := b.driver.prepareKernel(&own)
+			form := cuda.FrameForm(f)
+			prepared, err := b.driver.prepareKernel(&form)
 			if err == nil {
-				x = made
+				kernel = prepared
 			} else if !errors.Is(err, robocache.ErrUnsupported) {
 				return nil, err
 			}
 		}
-		b.kernels[key] = x
+		b.kernels[key] = kernel
 	}
-	if x == nil || spec.Pixel != video.RGB8 {
+	if kernel == nil || spec.Pixel != video.RGB8 {
 		return nil, robocache.Unsupported(
 			opDecode,
 			nil,
 			"no GPU kernel gives the same pixels as the CPU",
 		)
 	}
-	return x, nil
+	return kernel, nil
 }
 
 // devicePlanes returns the device addresses of the frame's planes. They are valid until the surface

@@ -51,14 +51,16 @@ type launchQueue struct {
 }
 
 // Submit queues one frame and returns the fence of its operation. It first launches the queued
-// frames if the launch is full, if the operations differ, or if two results overlap.
+// frames if the launch is full, if the operations differ, or if two results overlap. Submit sets
+// the fields of op that describe the layout of the frame.
 func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fence, error) {
 	op.chroma, op.luma = int(from.Chroma-from.Luma), from.LumaRow
 	op.pairs, op.bytes = from.ChromaRow, len(to)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.destinations) == maxQueued || len(q.destinations) > 0 && q.op != op ||
-		q.overlaps(deviceAddress(to)) {
+	isFull := len(q.destinations) == maxQueued
+	differs := len(q.destinations) > 0 && q.op != op
+	if isFull || differs || q.overlaps(deviceAddress(to)) {
 		q.launchQueued()
 	}
 	q.op = op
@@ -71,6 +73,7 @@ func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fenc
 // q.mu.
 func (q *launchQueue) overlaps(to uintptr) bool {
 	for _, x := range q.destinations {
+		// One of the differences is negative, which is a large number without a sign.
 		if n := uintptr(q.op.bytes); x-to < n || to-x < n {
 			return true
 		}
@@ -178,15 +181,16 @@ func (f *frame) keepPlanes(dst []byte) error {
 		return err
 	}
 	to, _ := info.Planes()
+	luma, chroma := to[0], to[1]
 	return f.submit(dst, p, frameOp{rows: cuda.Rows{
-		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
-		{
-			Bytes:  2 * to[1].RowBytes,
-			Rows:   to[1].Rows,
+		{Bytes: luma.RowBytes, Rows: luma.Rows, From: p.LumaRow, To: luma.Stride},
+		{ // pairs of samples of both chroma planes
+			Bytes:  2 * chroma.RowBytes,
+			Rows:   chroma.Rows,
 			From:   p.ChromaRow,
-			To:     2 * to[1].Stride,
+			To:     2 * chroma.Stride,
 			FromAt: int(p.Chroma - p.Luma),
-			ToAt:   to[1].Offset,
+			ToAt:   chroma.Offset,
 		},
 	}})
 }

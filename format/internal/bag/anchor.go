@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// chooseAnchor chooses the topic and clock whose rows are the rows of the episode. Info.Clock is
-// the name of that clock.
+// chooseAnchor chooses the anchor: the topic and clock whose rows are the rows of the episode. It
+// stores the name of that clock in Info.Clock. Without a suitable topic, anchor.topic is -1.
 func (d *Dataset) chooseAnchor(ctx context.Context) {
 	d.anchor.topic = -1
 	d.anchor.clock = 0
@@ -47,8 +47,9 @@ func (d *Dataset) anchorAt(name string) bool {
 	return d.anchor.topic >= 0
 }
 
-// findAnchor chooses the first camera. Without a camera, it chooses the stream with the best
-// steadiness: fast, up to 60 Hz, and with an even period.
+// findAnchor chooses the first camera as the anchor. Without a camera, it chooses the topic with
+// the best steadiness: fast, up to 60 Hz, and with an even period. Without such a topic, it chooses
+// the first one that has fields and is not latched, or else the first one.
 func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
@@ -72,21 +73,17 @@ func (d *Dataset) findAnchor(ctx context.Context) {
 		}
 	}
 	if d.anchor.topic < 0 && len(d.topics) > 0 {
-		d.anchor.topic = max(
-			0,
-			slices.IndexFunc(
-				d.topics,
-				func(t *topic) bool { return len(t.fields) > 0 && !t.latched },
-			),
-		)
+		isCandidate := func(t *topic) bool { return len(t.fields) > 0 && !t.latched }
+		d.anchor.topic = max(0, slices.IndexFunc(d.topics, isCandidate))
 		if len(d.topics[d.anchor.topic].clocks) == 0 {
 			d.anchor.topic = -1
 		}
 	}
 }
 
-// steadiness returns the score of a topic as an anchor. The score is its rate up to 61 Hz, and
-// 3600/rate above, so that fast topics score low. It is reduced if the periods vary.
+// steadiness returns the score of a topic as an anchor, by its first recording. The score is its
+// rate up to 61 Hz, and 3600/rate above, so that fast topics score low. It is reduced if the
+// periods vary. Topics with fewer than three messages score below all others.
 func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {
@@ -103,7 +100,8 @@ func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	slices.Sort(gaps)
 	median := max(1, gaps[len(gaps)/2])
 	rate := 1e9 / float64(median)
-	spread := float64(gaps[len(gaps)*9/10]-gaps[len(gaps)/10]) / float64(median)
+	p10, p90 := gaps[len(gaps)/10], gaps[len(gaps)*9/10]
+	spread := float64(p90-p10) / float64(median)
 	if rate > 61 {
 		rate = 60 * 60 / rate
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
+// channelOrderHint returns the advice to state the channel order.
 func channelOrderHint() string {
 	return "Pass " + robocache.Option("options", "channel_order", "rgb") +
 		" or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
@@ -29,8 +30,9 @@ func parseChannelOrder(text string) (orders map[string]string, ok bool) {
 	return orders, true
 }
 
-// applyChannelOrder passes the channel orders in the options to the cameras. It records the finding
-// channel-order-unknown for each camera whose order is not known.
+// applyChannelOrder passes the channel orders in the options and the mapping to the cameras. An
+// order without a camera applies to cameras whose encoding states none. It records the finding
+// channel-order-unknown for each camera whose order is still not known.
 func (d *Dataset) applyChannelOrder() {
 	stated := map[*topic]bool{}
 	general := d.opt.ChannelOrder[""]
@@ -77,21 +79,23 @@ func (d *Dataset) applyChannelOrder() {
 	}
 }
 
-// forceChannelOrder overrides the channel order of the cameras that match key.
+// forceChannelOrder overrides the channel order of the cameras that match key, and adds them to
+// stated. key is a topic, a stream, or the end of a topic's key. It fails the call if no camera
+// matches.
 func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
-	known := false
+	matched := false
 	var cameras []string
 	for _, t := range d.topics {
 		if t.ownsKey(key) || strings.HasSuffix(t.key, "."+key) {
 			if t.dec.SetChannelOrder(order, true) {
-				known, stated[t] = true, true
+				matched, stated[t] = true, true
 			}
 		}
 		if t.dec.HasRawColour() {
 			cameras = append(cameras, t.key)
 		}
 	}
-	if !known {
+	if !matched {
 		guard.Fail(
 			robocache.Misuse(
 				"open",

@@ -2,7 +2,6 @@ package bag
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -38,11 +37,11 @@ func (s *timestamps) byClock(clock string) []int64 {
 	return s.log
 }
 
-// headerFault returns the reason why header timestamps cannot be the clock of a stream, or "" if
-// they can.
+// headerFault returns the reason why header timestamps cannot be the clock of a stream, and the
+// code of its finding. Both are "" if they can.
 func headerFault(header, log []int64, tolerance int64) (code, why string) {
-	zero, far := 0, 0
-	high := int64(-1 << 62)
+	zero, far := 0, 0         // headers that are 0, and that are far from the recorder's time
+	latest := int64(-1 << 62) // less than any timestamp
 	for i, h := range header {
 		if h == 0 {
 			zero++
@@ -51,14 +50,14 @@ func headerFault(header, log []int64, tolerance int64) (code, why string) {
 		if d := h - log[i]; d > maxHeaderOffset || d < -maxHeaderOffset {
 			far++
 		}
-		if h < high-tolerance {
+		if h < latest-tolerance {
 			return "header-steps-back", fmt.Sprintf(
 				"header timestamps step back by %v at message %d",
-				time.Duration(high-h),
+				time.Duration(latest-h),
 				i,
 			)
 		}
-		high = max(high, h)
+		latest = max(latest, h)
 	}
 	switch {
 	case len(header) == 0:
@@ -68,10 +67,10 @@ func headerFault(header, log []int64, tolerance int64) (code, why string) {
 	case zero > 0:
 		return "header-zero", fmt.Sprintf("%d of %d header timestamps are 0", zero, len(header))
 	case far > 0:
-		i := slices.IndexFunc(header, func(h int64) bool { return h != 0 })
+		offset := abs(header[0] - log[0]) // of the first message
 		return "header-implausible", fmt.Sprintf(
 			"header timestamps lie up to %v from the recorder's time",
-			time.Duration(abs(header[i]-log[i])).Round(time.Millisecond),
+			time.Duration(offset).Round(time.Millisecond),
 		)
 	}
 	return "", ""
@@ -82,9 +81,9 @@ func abs(v int64) int64 { return max(v, -v) }
 // rowOrder returns the rows in the order of their timestamps, or nil if they are already in order.
 // A step back by more than the tolerance is an error.
 func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
-	high := int64(-1 << 62)
+	latest := int64(-1 << 62) // less than any timestamp
 	for i, t := range at {
-		if t < high-tolerance {
+		if t < latest-tolerance {
 			return nil, robocache.Malformed(
 				"times",
 				robocache.Where{"index": i, "clock": clock},
@@ -93,7 +92,7 @@ func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
 				Expected(
 					fmt.Sprintf(
 						"%d or later, less a tolerance of %v",
-						high,
+						latest,
 						time.Duration(tolerance),
 					),
 					fmt.Sprint(t),
@@ -105,7 +104,7 @@ func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
 					robocache.Option("options", "tolerance", 1),
 				)
 		}
-		high = max(high, t)
+		latest = max(latest, t)
 	}
 	return reader.InOrder(at), nil
 }

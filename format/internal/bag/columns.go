@@ -13,10 +13,11 @@ import (
 // block is a run of decoded rows of one clock of a topic. It has a column for each numeric field of
 // that clock.
 type block struct {
-	cols  [][]byte
-	valid [][]uint8 // nil means that every row has a value
+	cols  [][]byte  // values of each field, row after row
+	valid [][]uint8 // for each field, 1 if the row has a value; nil means that every row has one
 }
 
+// blockKey identifies a block. block is its number among the blocks of the episode.
 type blockKey struct{ ep, topic, clock, block int }
 
 // blockRows returns the number of rows in a block. A block has about 256 KiB, but at least 64 and
@@ -28,10 +29,11 @@ type columnPlan struct {
 	fields     []int // field numbers in the decoder
 	fieldBytes []int // bytes of one row of each field
 	rowBytes   int   // bytes of one row of all fields
-	masked     bool
-	blockRows  int // rows in a block
+	masked     bool  // some rows may have no value
+	blockRows  int   // rows in a block
 }
 
+// newPlan returns the plan of a clock of topic t.
 func newPlan(t *topic, clock int) columnPlan {
 	var p columnPlan
 	for i := range t.fields {
@@ -47,6 +49,7 @@ func newPlan(t *topic, clock int) columnPlan {
 	return p
 }
 
+// newBlock returns a block of n rows without values.
 func (p *columnPlan) newBlock(n int) *block {
 	b := &block{cols: make([][]byte, len(p.fields)), valid: make([][]uint8, len(p.fields))}
 	for j, w := range p.fieldBytes {
@@ -80,22 +83,26 @@ func (p *columnPlan) decodeRow(t *topic, b *block, k int, msg []byte, entry int)
 type columnFiller struct {
 	topic  *topic
 	plan   columnPlan
-	blocks []*block
+	blocks []*block // rows in the order of the messages
 	n      int
 }
 
+// newFiller returns a filler for n messages of a topic with one row per message. It returns nil if
+// the topic has no numeric field or the columns are too large.
 func (d *Dataset) newFiller(t *topic, n int) *columnFiller {
 	p := t.plans[0]
-	if len(p.fields) == 0 || int64(n)*int64(p.rowBytes+len(p.fields)) > d.opt.Budget/4 {
+	bytesPerRow := p.rowBytes + len(p.fields) // the values, and one byte of valid per field
+	if len(p.fields) == 0 || int64(n)*int64(bytesPerRow) > d.opt.Budget/4 {
 		return nil
 	}
 	f := &columnFiller{topic: t, plan: p, n: n}
-	for at := 0; at < n; at += p.blockRows {
-		f.blocks = append(f.blocks, p.newBlock(min(p.blockRows, n-at)))
+	for from := 0; from < n; from += p.blockRows {
+		f.blocks = append(f.blocks, p.newBlock(min(p.blockRows, n-from)))
 	}
 	return f
 }
 
+// putRow decodes message k of the pass into row k.
 func (f *columnFiller) putRow(k int, msg []byte) error {
 	return f.plan.decodeRow(f.topic, f.blocks[k/f.plan.blockRows], k%f.plan.blockRows, msg, 0)
 }
@@ -120,11 +127,11 @@ func (f *columnFiller) copyRows(list []int32) (blocks []*block) {
 	for part := range slices.Chunk(list, size) {
 		b := f.plan.newBlock(len(part))
 		for i, row := range part {
-			src := f.blocks[int(row)/size]
-			k := int(row) % size
+			from := f.blocks[int(row)/size]
+			k := int(row) % size // row in from
 			for j, w := range f.plan.fieldBytes {
-				copy(b.cols[j][i*w:(i+1)*w], src.cols[j][k*w:(k+1)*w])
-				b.valid[j][i] = src.valid[j][k]
+				copy(b.cols[j][i*w:(i+1)*w], from.cols[j][k*w:(k+1)*w])
+				b.valid[j][i] = from.valid[j][k]
 			}
 		}
 		blocks = append(blocks, b)
@@ -132,48 +139,50 @@ func (f *columnFiller) copyRows(list []int32) (blocks []*block) {
 	return blocks
 }
 
-// holdValues fills rows of a latched topic that have no value with the previous value. Rows before
-// the first value get the first value.
+// holdValues fills rows of a latched topic that have no value with the previous value in the block.
+// Rows before the first value get the first value. It does nothing for other topics.
 func holdValues(t *topic, b *block, p columnPlan) {
 	if !t.latched {
 		return
 	}
 	for j, w := range p.fieldBytes {
-		v := b.valid[j]
-		last := slices.Index(v, 1)
-		if last < 0 {
+		valid := b.valid[j]
+		source := slices.Index(valid, 1) // row that fills the rows without a value
+		if source < 0 {
 			continue
 		}
-		for i := range v {
-			if v[i] == 1 {
-				last = i
+		for i := range valid {
+			if valid[i] == 1 {
+				source = i
 				continue
 			}
-			copy(b.cols[j][i*w:(i+1)*w], b.cols[j][last*w:(last+1)*w])
-			v[i] = 1
+			copy(b.cols[j][i*w:(i+1)*w], b.cols[j][source*w:(source+1)*w])
+			valid[i] = 1
 		}
 	}
 }
 
-// loadBlock returns a block of decoded rows. key is the stream for error messages.
+// loadBlock returns a block of decoded rows, from the cache or by reading its messages. number is
+// its number in the episode, tr has its rows, and key is the stream for error messages.
 func (d *Dataset) loadBlock(
 	ctx context.Context,
 	ep, topic, clock, number int,
 	tr *track,
 	key string,
 ) *block {
-	at := blockKey{ep, topic, clock, number}
-	if b, ok := d.blocks.Peek(at); ok {
+	cacheKey := blockKey{ep, topic, clock, number}
+	if b, ok := d.blocks.Peek(cacheKey); ok {
 		return b
 	}
 	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key})
-	return leafcache.Load(ctx, d.blocks, at, func() (*block, int64) {
+	return leafcache.Load(ctx, d.blocks, cacheKey, func() (*block, int64) {
 		t := d.topics[topic]
 		p := &t.plans[clock]
 		r := &tr.clocks[clock]
 		from := number * p.blockRows
-		b := p.newBlock(min(p.blockRows, r.n-from))
-		want := make([]wantedMessage, min(p.blockRows, r.n-from))
+		n := min(p.blockRows, r.n-from)
+		b := p.newBlock(n)
+		want := make([]wantedMessage, n)
 		for i := range want {
 			want[i] = wantedMessage{msg: r.messageOf(from + i), at: int32(i)}
 		}
@@ -189,8 +198,9 @@ func (d *Dataset) loadBlock(
 // wantedMessage is a requested message and its position in the request.
 type wantedMessage struct{ msg, at int32 }
 
-// visitMessages reads messages in storage order and calls fn with their position in want. A message
-// that is lost to damage is an error.
+// visitMessages reads messages in storage order and calls fn with their position in the request
+// (wantedMessage.at). want may be in any order, and may repeat messages. A message that is lost to
+// damage is an error.
 func (d *Dataset) visitMessages(
 	ctx context.Context,
 	ep, topic int,
@@ -202,13 +212,14 @@ func (d *Dataset) visitMessages(
 	}
 	e := d.openEpisode(ep)
 	t := d.topics[topic]
-	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
+	byMessage := func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }
+	if !slices.IsSortedFunc(want, byMessage) {
 		want = slices.Clone(want)
 		slices.SortFunc(want, func(a, b wantedMessage) int {
-			return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
+			return cmp.Or(byMessage(a, b), int(a.at)-int(b.at))
 		})
 	}
-	lost := func(w wantedMessage) error {
+	lostError := func(w wantedMessage) error {
 		return robocache.Malformed(
 			"read",
 			robocache.Where{"stream": t.key, "index": int(w.msg)},
@@ -220,20 +231,22 @@ func (d *Dataset) visitMessages(
 			)
 	}
 	d.useStorage(ctx, e.rec, func(s Storage) {
+		// Each pass reads want[from:to], a run of neighboring or equal messages.
 		for from := 0; from < len(want); {
-			to := from + 1 // end of a run of neighboring messages
-			next := from   // first message of the run that fn has not received
+			to := from + 1
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
 				to++
 			}
+			first, last := int(want[from].msg), int(want[to-1].msg)
+			next := from // first message of the run that fn has not received
 			guard.Check(s.Messages(
 				ctx,
 				t.storageIndex[e.rec],
-				int(want[from].msg),
-				int(want[to-1].msg)+1,
+				first,
+				last+1,
 				func(i int, m *Message) error {
-					if next < to && int(want[next].msg) < i {
-						return lost(want[next])
+					if next < to && int(want[next].msg) < i { // the storage skipped it
+						return lostError(want[next])
 					}
 					for ; next < to && int(want[next].msg) == i; next++ {
 						if err := fn(int(want[next].at), m); err != nil {
@@ -244,7 +257,7 @@ func (d *Dataset) visitMessages(
 				},
 			))
 			if next < to {
-				guard.Fail(lost(want[next]))
+				guard.Fail(lostError(want[next]))
 			}
 			from = to
 		}

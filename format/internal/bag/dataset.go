@@ -51,7 +51,7 @@ type topic struct {
 	schema         *ros2.Schema
 	dec            *ros2.Topic
 	samples        [][]byte // the messages that determined the columns
-	sampleLogs     []int64
+	sampleLogs     []int64  // log times of samples
 	fields         []ros2.Field
 	clocks         []string
 	plans          []columnPlan // parallel to clocks
@@ -61,19 +61,19 @@ type topic struct {
 	latched        bool
 	// header timestamps of each recording, if they were read during Open
 	headerTimes  map[int][]int64
-	lacksImages  bool    // video with messages that have no image
-	noImages     bool    // video in which no message has an image
-	restored     bool    // the field is that of the dataset from which the recording was written
-	clock        string  // clock of the topic
-	storageIndex []int   // index in each recording's topics; -1 means absent
-	counts       []int64 // number of messages in each recording
-	requested    atomic.Bool
+	lacksImages  bool        // video with messages that have no image
+	noImages     bool        // video in which no message has an image
+	restored     bool        // the field is that of the original dataset (see restoreFeature)
+	clock        string      // clock of the topic
+	storageIndex []int       // index in each recording's topics; -1 means absent
+	counts       []int64     // number of messages in each recording
+	requested    atomic.Bool // a read needed the rows of the topic (see loadPlain)
 }
 
 // episode is a recording or a part of one.
 type episode struct {
 	rec      int
-	whole    bool
+	whole    bool  // the episode is the whole recording; from and to are not used
 	from, to int64 // log times, half-open interval
 	err      error // set if the recording cannot be opened
 }
@@ -86,6 +86,8 @@ func (d *Dataset) Len(ep int) int {
 	return int(d.rowCounts[ep].Load())
 }
 
+// openEpisode returns an episode. It fails the call if there is no such episode, or if its
+// recording cannot be opened.
 func (d *Dataset) openEpisode(ep int) *episode {
 	guard.Check(op.Episode(len(d.episodes), ep))
 	guard.Check(d.episodes[ep].err)
@@ -120,10 +122,11 @@ func (d *Dataset) Notes(ep int) map[string]string {
 	return maps.Clone(d.notes[d.episodes[ep].rec])
 }
 
+// maxNoticed limits the number of recorded findings. Further ones are dropped.
 const maxNoticed = 10000
 
-// recordFinding records a finding once. ep is negative if the finding does not belong to one
-// episode.
+// recordFinding records a finding, unless one with the same code and place was recorded before. ep
+// is negative if the finding does not belong to one episode.
 func (d *Dataset) recordFinding(ep int, f robocache.Finding) {
 	w := robocache.Where{}
 	if ep >= 0 {
@@ -141,7 +144,7 @@ func (d *Dataset) recordFinding(ep int, f robocache.Finding) {
 	d.noticed = append(d.noticed, f)
 }
 
-// Noticed returns the findings of reads after Open.
+// Noticed returns the findings of all reads so far.
 func (d *Dataset) Noticed() []robocache.Finding {
 	d.pool.forEachOpen(d.storageFindings)
 	d.mu.Lock()
@@ -149,6 +152,7 @@ func (d *Dataset) Noticed() []robocache.Finding {
 	return slices.Clone(d.noticed)
 }
 
+// storageFindings records the findings of a storage.
 func (d *Dataset) storageFindings(s Storage) {
 	for _, f := range s.Findings() {
 		d.recordFinding(-1, f)

@@ -109,7 +109,7 @@ func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.
 }
 
 // compareClocks reports the delay between the header's clock and the recorder's clock, and a drift
-// between them.
+// between them. It reports nothing for topics without headers or with few messages.
 func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	n := len(r.header)
 	if !t.hasHeader || n < 20 || len(r.log) != n {
@@ -136,7 +136,7 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 	sorted := slices.Clone(delays)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
-		// one clock with two names, as in recordings that were converted from other formats
+		// Both are one clock, as in recordings that were converted from other formats.
 		return nil
 	}
 	out = append(out, robocache.Finding{
@@ -150,8 +150,8 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 			time.Duration(sorted[n-1]),
 		),
 	})
-	between := r.log[last] - r.log[first]
-	ppm, isDrift := clockDrift(delays[first], delays[middle], delays[last], between)
+	elapsed := r.log[last] - r.log[first]
+	ppm, isDrift := clockDrift(delays[first], delays[middle], delays[last], elapsed)
 	span := r.log[n-1] - r.log[0]
 	if isDrift && span > int64(10*time.Second) {
 		out = append(out, robocache.Finding{
@@ -172,17 +172,18 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 }
 
 // clockDrift returns the rate at which the smallest delay changes, in parts in a million, and
-// whether this is a drift. head, middle and tail are the smallest delays at the start, in the middle
-// and at the end, and between is the time from head to tail. The messages of these are closer
-// together than the ends of the recording, so the rate is computed from the time between them.
-func clockDrift(head, middle, tail, between int64) (ppm float64, ok bool) {
-	if between <= 0 {
+// whether this is a drift. head, middle and tail are the smallest delays at the start, in the
+// middle and at the end, in nanoseconds. elapsed is the time between the messages of head and tail,
+// which is shorter than the recording.
+func clockDrift(head, middle, tail, elapsed int64) (ppm float64, isDrift bool) {
+	if elapsed <= 0 {
 		return 0, false
 	}
-	ppm = float64(tail-head) / float64(between) * 1e6
-	// With a drift, the delay changes at a constant rate. Steps of a clock are not drift, and
-	// package diagnose reports them.
-	isSteady := abs(2*middle-head-tail) < abs(tail-head)/2
-	isLarge := (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond)
+	change := tail - head
+	ppm = float64(change) / float64(elapsed) * 1e6
+	// With a drift, the delay changes at a constant rate, so middle is near the mean of head and
+	// tail. Steps of a clock are not drift, and package diagnose reports them.
+	isSteady := abs(2*middle-head-tail) < abs(change)/2
+	isLarge := (ppm > 100 || ppm < -100) && abs(change) > int64(time.Millisecond)
 	return ppm, isSteady && isLarge
 }

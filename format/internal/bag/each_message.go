@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// EachMessage calls fn for the messages of an episode, one call at a time, with their log times. The
-// messages of a topic are in log order; those of different topics are in the order of the file.
+// EachMessage calls fn for the messages of an episode, one call at a time, with their log times.
+// The messages of a topic are in log order. Those of different topics are in the order of the file.
 // data is valid until fn returns. Messages that are lost to damage are skipped.
 func (d *Dataset) EachMessage(
 	ctx context.Context,
@@ -33,8 +33,8 @@ func (d *Dataset) EachMessage(
 			indices = append(indices, index)
 		}
 		failed, err := s.Walk(ctx, indices, func(index, i int, m *Message) error {
-			if in := spans[index]; i >= in.from && i < in.to {
-				return fn(in.topic.name, m.Log, m.Data)
+			if s := spans[index]; i >= s.from && i < s.to {
+				return fn(s.topic.name, m.Log, m.Data)
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
@@ -17,23 +18,24 @@ import (
 // log time.
 func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
-	bad := func(want string) {
+	failOption := func(want string) {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
-	// all contains the log times of the messages, at least one
+	// cut divides one recording; nil means one episode per recording. all contains the log times of
+	// its messages.
 	var cut func(rec int, all []int64) []episode
 	switch how {
 	case "", "file":
 	case "gap":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s > 0 && s < 1e9) {
-			bad("gap:<seconds>")
+			failOption("gap:<seconds>")
 		}
 		cut = func(rec int, all []int64) []episode { return cutGaps(rec, all, int64(s*1e9)) }
 	case "events":
 		if arg == "" {
-			bad("events:<topic>")
+			failOption("events:<topic>")
 		}
 		cut = func(rec int, all []int64) []episode { return d.cutEvents(ctx, rec, all, arg) }
 	case "table":
@@ -42,7 +44,7 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	case "steps":
 		cut = func(rec int, all []int64) []episode { return d.cutSteps(ctx, rec, all) }
 	default:
-		bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
+		failOption("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
 	}
 	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
@@ -111,6 +113,7 @@ func (d *Dataset) mergedLogTimes(ctx context.Context, rec int) (all []int64) {
 	return all
 }
 
+// cutGaps makes an episode of each run of messages without a gap of more than gap nanoseconds.
 func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	from := all[0]
 	for i := 1; i < len(all); i++ {
@@ -122,8 +125,11 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }
 
-// parseTable parses spans in seconds from the start of a recording. Values above 1e12 are
-// nanoseconds since the epoch.
+// minEpochTime is the smallest value in a table that is in nanoseconds since the epoch. Smaller
+// values are in seconds from the start of the recording.
+const minEpochTime = 1e12
+
+// parseTable parses spans such as "0-10,20-30.5" (see minEpochTime).
 func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
 	for _, part := range strings.FieldsFunc(arg, func(r rune) bool {
@@ -145,17 +151,19 @@ func parseTable(arg string) [][2]float64 {
 	return out
 }
 
+// cutTable makes an episode of each span of parseTable that contains a message.
 func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 	for _, s := range spans {
 		if len(all) == 0 {
 			break
 		}
+		from, to := s[0], s[1]
 		e := episode{rec: rec}
-		if s[0] >= 1e12 {
-			e.from, e.to = int64(s[0]), int64(s[1])
+		if from >= minEpochTime {
+			e.from, e.to = int64(from), int64(to)
 		} else {
-			e.from = all[0] + int64(math.Round(s[0]*1e9))
-			e.to = all[0] + int64(math.Round(s[1]*1e9))
+			e.from = all[0] + int64(math.Round(from*1e9))
+			e.to = all[0] + int64(math.Round(to*1e9))
 		}
 		if i := firstAtOrAfter(all, e.from); i < len(all) && all[i] < e.to {
 			out = append(out, e)
@@ -164,9 +172,10 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 	return out
 }
 
-// cutEvents makes episodes from a topic of events. A text that begins with start or begin opens an
-// episode, and stop, end or done closes it. For booleans and numbers, a change to nonzero opens an
-// episode and a change to zero closes it. Any other text closes one episode and opens the next.
+// cutEvents makes episodes from a topic of events. A text such as stop or done closes the open
+// episode, and any other text closes it and opens the next one (see addText). For booleans and
+// numbers, a change to nonzero opens an episode and a change to zero closes it. Only the first
+// element of an array counts.
 func (d *Dataset) cutEvents(
 	ctx context.Context,
 	rec int,
@@ -198,7 +207,7 @@ func (d *Dataset) cutEvents(
 	if len(all) == 0 {
 		return nil
 	}
-	events := eventCutter{rec: rec, open: -1}
+	events := eventCutter{rec: rec, openedAt: -1}
 	d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
 		if f.Kind == robocache.KindNumeric {
 			row := make([]byte, f.RowBytes())
@@ -206,7 +215,8 @@ func (d *Dataset) cutEvents(
 				return err
 			}
 			isNonzero := func(b byte) bool { return b != 0 }
-			events.addState(m.Log, slices.ContainsFunc(row[:f.DType.Size()], isNonzero))
+			firstElement := row[:f.DType.Size()]
+			events.addState(m.Log, slices.ContainsFunc(firstElement, isNonzero))
 			return nil
 		}
 		text, err := t.dec.Text(m.Data, field, 0)
@@ -224,22 +234,22 @@ func (d *Dataset) cutEvents(
 type eventCutter struct {
 	rec      int
 	episodes []episode
-	open     int64 // time at which an episode was opened, or -1
+	openedAt int64 // log time at which the open episode begins, or -1 if none is open
 	isOn     bool  // last state
 }
 
-// closeEpisode ends the open episode at a time.
+// closeEpisode ends the open episode, if there is one, at a log time.
 func (c *eventCutter) closeEpisode(at int64) {
-	if c.open >= 0 && at > c.open {
-		c.episodes = append(c.episodes, episode{rec: c.rec, from: c.open, to: at})
+	if c.openedAt >= 0 && at > c.openedAt {
+		c.episodes = append(c.episodes, episode{rec: c.rec, from: c.openedAt, to: at})
 	}
-	c.open = -1
+	c.openedAt = -1
 }
 
 // addState opens an episode if the state becomes on, and closes it if it becomes off.
 func (c *eventCutter) addState(at int64, isOn bool) {
 	if isOn && !c.isOn {
-		c.open = at
+		c.openedAt = at
 	} else if !isOn && c.isOn {
 		c.closeEpisode(at)
 	}
@@ -253,36 +263,38 @@ func (c *eventCutter) addText(at int64, text string) {
 	begins := func(prefix string) bool { return strings.HasPrefix(word, prefix) }
 	ends := []string{"stop", "end", "done", "finish", "abort", "cancel"}
 	if !slices.ContainsFunc(ends, begins) {
-		c.open = at
+		c.openedAt = at
 	}
 }
 
-// cutSteps begins a new episode where a header timestamp steps back by more than the tolerance.
-// Nothing is interpolated across the boundary.
+// cutSteps begins a new episode at each message whose timestamp steps back by more than the
+// tolerance. The timestamps are publish times if that clock is requested, otherwise headers. The
+// boundaries are log times. Nothing is interpolated across them.
 func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
-	var steps []int64
+	var steps []int64 // log times of messages that step back
 	for _, t := range d.topics {
 		if t.storageIndex[rec] < 0 || t.manyRows || d.opt.Clock == Log {
 			continue
 		}
-		high := int64(math.MinInt64)
+		const none = math.MinInt64
+		latest := int64(none) // latest timestamp since the last step
 		d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
 			at := m.Publish
-			ok := true
+			hasTime := true
 			if d.opt.Clock != Publish {
 				var err error
-				if at, ok, err = t.dec.Timestamp(m.Data); err != nil {
+				if at, hasTime, err = t.dec.Timestamp(m.Data); err != nil {
 					return nil // reported when the message is read
 				}
 			}
-			if !ok || at == 0 {
+			if !hasTime || at == 0 {
 				return nil
 			}
-			if high != math.MinInt64 && at < high-d.opt.Tolerance.Nanoseconds() {
+			if latest != none && at < latest-d.opt.Tolerance.Nanoseconds() {
 				steps = append(steps, m.Log)
-				high = at
+				latest = at
 			}
-			high = max(high, at)
+			latest = max(latest, at)
 			return nil
 		})
 	}
@@ -294,7 +306,8 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 	var out []episode
 	from := all[0]
 	for i, s := range steps {
-		if i > 0 && s-steps[i-1] < 1e9 || s <= from {
+		sameCause := i > 0 && s-steps[i-1] < int64(time.Second)
+		if sameCause || s <= from {
 			continue
 		}
 		out = append(out, episode{rec: rec, from: from, to: s})

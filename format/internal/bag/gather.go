@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
+// op is the source of errors that the readers of all formats have in common.
 const op = reader.Op("recordings")
 
 // stream is one feature, a field of a topic.
@@ -28,6 +29,7 @@ func (d *Dataset) streamByKey(key string) (*stream, *robocache.Feature) {
 	return &d.streams[i], &d.About.Features[i]
 }
 
+// wrongKind returns the error for a stream that is not of the kind that the call reads.
 func wrongKind(f *robocache.Feature, want string) error {
 	return robocache.Misuse("read", robocache.Where{"stream": f.Key}, "").
 		Expected(want, "a stream of kind "+string(f.Kind))
@@ -45,13 +47,14 @@ func forEachRun(rows []robocache.Row, fn func(ep, from, to int)) {
 	}
 }
 
+// checkRow fails the call if a requested row is not one of r.
 func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
 	if err := op.Row(d.About, r.n, row); err != nil {
 		guard.Fail(robocache.At(err, robocache.Where{"stream": f.Key}))
 	}
 }
 
-// Gather copies rows of a numeric stream to dst.
+// Gather copies rows of a numeric stream to dst, in the requested order.
 func (d *Dataset) Gather(
 	ctx context.Context,
 	key string,
@@ -60,19 +63,20 @@ func (d *Dataset) Gather(
 ) (err error) {
 	defer guard.Recover("gather", &err)
 	s, f := d.streamByKey(key)
-	w := f.RowBytes()
+	rowBytes := f.RowBytes()
 	if s.column < 0 {
 		return wrongKind(f, "a numeric stream of fixed shape")
 	}
-	guard.Check(op.Room(key, "bytes", len(want)*w, len(dst)))
-	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, r int) {
-		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
+	guard.Check(op.Room(key, "bytes", len(want)*rowBytes, len(dst)))
+	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, row int) {
+		from := b.cols[s.column][row*rowBytes : (row+n)*rowBytes]
+		copy(dst[i*rowBytes:(i+n)*rowBytes], from)
 	})
 	return nil
 }
 
 // forEachBlock finds the decoded block of each row. It calls fn for runs of n consecutive rows in
-// one block.
+// one block: want[i:i+n] are the rows of b from row on.
 func (d *Dataset) forEachBlock(
 	ctx context.Context,
 	s *stream,
@@ -85,22 +89,23 @@ func (d *Dataset) forEachBlock(
 		tr := d.trackOf(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
 		var b *block
-		last := -1
+		loaded := -1 // number of b
 		for i := from; i < to; {
 			d.checkRow(f, r, want[i])
 			row := want[i].Index
-			k := row / size
-			if k != last {
-				b = d.loadBlock(ctx, ep, s.topic, s.clock, k, tr, f.Key)
-				last = k
+			number := row / size
+			if number != loaded {
+				b = d.loadBlock(ctx, ep, s.topic, s.clock, number, tr, f.Key)
+				loaded = number
 			}
 			// Extend the run to the end of the block or of the request.
 			n := 1
-			limit := min(to-i, min((k+1)*size, r.n)-row)
+			blockEnd := min((number+1)*size, r.n)
+			limit := min(to-i, blockEnd-row)
 			for n < limit && want[i+n].Index == row+n {
 				n++
 			}
-			fn(i, n, b, row-k*size)
+			fn(i, n, b, row-number*size)
 			i += n
 		}
 	})
@@ -125,21 +130,21 @@ func (d *Dataset) Valid(
 		})
 		return nil
 	}
-	if s.column < 0 {
+	if s.column < 0 { // only columns can lack values
 		reader.AllValid(valid)
 		return nil
 	}
-	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, r int) {
+	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, row int) {
 		reader.AllValid(valid[i : i+n])
 		if b.valid != nil {
-			copy(valid[i:i+n], b.valid[s.column][r:])
+			copy(valid[i:i+n], b.valid[s.column][row:])
 		}
 	})
 	return nil
 }
 
 // forEachRowMessage reads the messages of rows, in file order within each episode. It calls fn with
-// the row's position in want.
+// the row's position in want, its message, and the number of the row in the message (entry).
 func (d *Dataset) forEachRowMessage(
 	ctx context.Context,
 	s *stream,
@@ -211,7 +216,8 @@ func (d *Dataset) Frames(
 	return nil
 }
 
-// GatherRagged returns rows of clouds and of arrays of variable length.
+// GatherRagged returns rows of clouds and of arrays of variable length. data contains the rows in
+// the requested order without gaps, and counts the number of entries of each row.
 func (d *Dataset) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -224,21 +230,24 @@ func (d *Dataset) GatherRagged(
 	}
 	t := d.topics[s.topic]
 	counts = make([]int, len(want))
-	w := f.Elements() * f.DType.Size()
+	entryBytes := f.Elements() * f.DType.Size()
 	// Messages are read in file order. The rows are sorted into the requested order afterwards.
-	ends := make([]int, len(want))
-	order := make([]int, 0, len(want))
+	ends := make([]int, len(want))     // end of each row in data
+	order := make([]int, 0, len(want)) // rows in file order
 	d.forEachRowMessage(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
 		start := len(data)
 		if data, _, err = t.dec.Ragged(msg, s.field, entry, data); err != nil {
 			return err
 		}
 		size := len(data) - start
-		if size%w != 0 {
+		if size%entryBytes != 0 {
 			return robocache.Malformed("gather", nil, "").
-				Expected(fmt.Sprintf("entries of %d bytes", w), fmt.Sprintf("%d bytes", size))
+				Expected(
+					fmt.Sprintf("entries of %d bytes", entryBytes),
+					fmt.Sprintf("%d bytes", size),
+				)
 		}
-		counts[i] = size / w
+		counts[i] = size / entryBytes
 		ends[i] = len(data)
 		order = append(order, i)
 		return nil
@@ -246,7 +255,8 @@ func (d *Dataset) GatherRagged(
 	if !slices.IsSorted(order) {
 		sorted := make([]byte, 0, len(data))
 		for i, n := range counts {
-			sorted = append(sorted, data[ends[i]-n*w:ends[i]]...)
+			start := ends[i] - n*entryBytes
+			sorted = append(sorted, data[start:ends[i]]...)
 		}
 		data = sorted
 	}
@@ -303,10 +313,13 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 		return nil
 	}
 	t := d.topics[topic]
+	// Times of another clock are in the payloads. The log times are in the index, and trackOf reads
+	// the times of the topic's clock in any case.
 	full := clock != "" && clock != Log && clock != t.clock
 	tr := d.trackOf(ctx, ep, topic, full)
 	r := &tr.clocks[c]
-	if tr.full && !d.needsPayload(t) {
+	readsIndex := !d.needsPayload(t) // other reads of the stream
+	if tr.full && readsIndex {
 		// Other reads of this stream use the rows of the index. Rows that are lost to damage are
 		// not in tr, so the timestamps would not match those rows.
 		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {

@@ -15,8 +15,8 @@ import (
 // TaskTopic is the topic to which writers write the task.
 const TaskTopic = "/task"
 
-// The metadata record in which a writer stores information that messages do not contain, and its
-// keys.
+// LayoutRecord is the metadata record in which a writer stores information that messages do not
+// contain. LayoutDataset is its key for a Layout, and LayoutEpisodeKey that for a LayoutEpisode.
 const (
 	LayoutRecord     = "robocache"
 	LayoutDataset    = "dataset"
@@ -38,11 +38,12 @@ type Layout struct {
 // maxLayoutTaskBytes limits the size of the texts in Layout.Tasks, in bytes.
 const maxLayoutTaskBytes = 16 << 10
 
-// SetTasks stores the tasks of the dataset, unless they are too long.
+// SetTasks stores the tasks of the dataset, unless they take more than maxLayoutTaskBytes.
 func (l *Layout) SetTasks(tasks []robocache.Task) {
+	const overhead = 32 // bytes of a task without its text
 	n := 0
 	for _, t := range tasks {
-		n += len(t.Text) + 32
+		n += len(t.Text) + overhead
 	}
 	if n <= maxLayoutTaskBytes {
 		l.Tasks = tasks
@@ -106,46 +107,49 @@ func hasUniqueTasks(tasks []robocache.Task) bool {
 	return true
 }
 
-// readLayout uses the layout of the recordings if all recordings have the same one.
+// readLayout stores the layout in the notes of the recordings, if all recordings have the same one.
+// errs contains the errors of recordings that cannot be opened, which do not count.
 func (d *Dataset) readLayout(errs []error) {
-	var l Layout
-	var text string
-	for i, n := range d.notes {
+	var shared Layout
+	var sharedText string // JSON of shared; "" before the first layout
+	for i, notes := range d.notes {
 		if errs[i] != nil {
 			continue
 		}
-		t := n[LayoutRecord+"."+LayoutDataset]
-		if t != "" && t == text {
+		text := notes[LayoutRecord+"."+LayoutDataset]
+		if text != "" && text == sharedText {
 			continue
 		}
-		var k Layout
-		if json.Unmarshal([]byte(t), &k) != nil {
+		var l Layout
+		if json.Unmarshal([]byte(text), &l) != nil { // also without a layout
 			return
 		}
-		if !hasUniqueTasks(k.Tasks) {
-			k.Tasks = nil
+		if !hasUniqueTasks(l.Tasks) {
+			l.Tasks = nil
 		}
-		if text == "" {
-			text, l = t, k
+		if sharedText == "" {
+			sharedText, shared = text, l
 			continue
 		}
 		// Recordings of several conversions may differ only in their tasks. The numbers of the
 		// tasks are then ignored.
-		if !slices.Equal(l.Tasks, k.Tasks) {
-			l.Tasks = nil
+		if !slices.Equal(shared.Tasks, l.Tasks) {
+			shared.Tasks = nil
 		}
-		if k.Tasks = l.Tasks; !reflect.DeepEqual(l, k) {
+		l.Tasks = shared.Tasks // ignore the tasks in the comparison
+		if !reflect.DeepEqual(shared, l) {
 			return
 		}
 	}
-	if text == "" {
+	if sharedText == "" {
 		return
 	}
-	d.layout = &l
-	d.About.FPS, d.About.Robot = l.FPS, l.Robot
+	d.layout = &shared
+	d.About.FPS, d.About.Robot = shared.FPS, shared.Robot
 }
 
-// layoutOf returns the stream from which a topic was written, or nil if it is not known.
+// layoutOf returns the stream of the original dataset from which a topic was written, or nil if it
+// is not known.
 func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	if d.layout == nil {
 		return nil
@@ -172,7 +176,7 @@ func (d *Dataset) restoreFeature(t *topic) {
 		isNumeric := decoded.Kind == robocache.KindNumeric ||
 			decoded.Kind == robocache.KindPointCloud
 		fits = isNumeric && decoded.DType.Size() == original.DType.Size() &&
-			plainShape(original.Shape)
+			isPlausibleShape(original.Shape)
 	case robocache.KindImage:
 		fits = decoded.Kind == robocache.KindImage
 	case robocache.KindVideo:
@@ -200,11 +204,13 @@ func (d *Dataset) sourceColour(t *topic) *video.Colour {
 	return nil
 }
 
-// plainShape reports whether a shape from a file has a plausible size.
-func plainShape(shape []int) bool {
+// isPlausibleShape reports whether a shape from a file has a plausible size. The first dimension
+// may be -1, which means any length.
+func isPlausibleShape(shape []int) bool {
 	n := 1
 	for i, v := range shape {
-		if v < 0 && (i > 0 || v < -1) || v > 1<<24 {
+		isAnyLength := i == 0 && v == -1
+		if v < 0 && !isAnyLength || v > 1<<24 {
 			return false
 		}
 		if v > 0 {
@@ -217,8 +223,8 @@ func plainShape(shape []int) bool {
 	return true
 }
 
-// restoredAnchor chooses a stream on the original dataset's clock. It returns false if there is
-// none.
+// restoredAnchor makes the first stream on the original dataset's clock the anchor. It returns
+// false if there is none.
 func (d *Dataset) restoredAnchor() bool {
 	if d.layout == nil {
 		return false

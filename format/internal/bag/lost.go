@@ -14,34 +14,36 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// sequenceCounter follows the sequence numbers of one sender, in the order of recording.
+// sequenceCounter counts the messages of one sender, and those that are missing by their sequence
+// numbers. Messages are added in the order of recording.
 type sequenceCounter struct {
-	count, lost int64
-	first       int // row of the message before the first gap
-	last        uint32
-	// how often the number increased by more than one, by size of the step
-	steps map[uint32]int64
+	count, lost int64  // messages that were added, and that are missing between them
+	firstGap    int    // row of the message after the first gap
+	last        uint32 // highest number since the sender's last start
+	// jumps counts how often the number increased by more than one, by size of the step.
+	jumps map[uint32]int64
 }
 
-// stride returns the median of the steps above 1, or 0 if most numbers increase by 1. A filter, or
-// a recorder that keeps every nth message, causes a stride. The median decides, not the mean,
-// because one long gap is a loss.
+// stride returns the step by which most numbers increase, or 0 if most increase by 1. A filter, or
+// a recorder that keeps every nth message, causes a stride. The stride is the median of the steps
+// above 1. The mean would be wrong, because one long gap is a loss.
 func (c *sequenceCounter) stride() uint32 {
-	var jumps int64
-	for _, n := range c.steps {
-		jumps += n
+	var jumpCount int64
+	for _, n := range c.jumps {
+		jumpCount += n
 	}
-	if c.count < 3 || 2*jumps <= c.count-1 {
+	steps := c.count - 1
+	if c.count < 3 || 2*jumpCount <= steps {
 		return 0
 	}
-	values := slices.Sorted(maps.Keys(c.steps))
-	half := jumps / 2
-	for _, v := range values { // find the median
-		if half -= c.steps[v]; half < 0 {
-			return v
+	sizes := slices.Sorted(maps.Keys(c.jumps))
+	beforeMedian := jumpCount / 2
+	for _, size := range sizes {
+		if beforeMedian -= c.jumps[size]; beforeMedian < 0 {
+			return size
 		}
 	}
-	return values[len(values)-1]
+	return sizes[len(sizes)-1]
 }
 
 // Some steps of the sequence number are not a loss. A late message steps back by at most
@@ -53,34 +55,36 @@ const (
 
 // addNumber adds the sequence number of the message in the given row.
 func (c *sequenceCounter) addNumber(seq uint32, row int) {
-	step := int32(seq - c.last)
+	step := int32(seq - c.last) // small also when the number overflows to 0
 	switch {
 	case c.count == 0 || step >= minRestartStep || step < -maxLateStep:
 		c.last = seq
 	case step > 0:
 		if step > 1 {
 			if c.lost == 0 {
-				c.first = row
+				c.firstGap = row
 			}
 			c.lost += int64(step) - 1
-			if c.steps == nil {
-				c.steps = map[uint32]int64{}
+			if c.jumps == nil {
+				c.jumps = map[uint32]int64{}
 			}
-			c.steps[uint32(step)]++
+			c.jumps[uint32(step)]++
 		}
 		c.last = seq
 	case step < 0:
-		c.lost = max(0, c.lost-1) // late, not lost
+		c.lost = max(0, c.lost-1) // a late message: it was counted as lost before
 	}
 	c.count++
 }
 
+// sender identifies a sender by the index of its topic in the storage and Message.Source.
 type sender struct {
 	topic  int
 	source uint32
 }
 
-// findLost reports messages that their senders counted but the recording lacks.
+// findLost reports messages that the recording lacks, by gaps in their sequence numbers. If the
+// recorder numbered all topics in one sequence, there is one finding, otherwise one per sender.
 func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding) {
 	e := &d.episodes[ep]
 	episode := d.About.EpisodeIndex(ep)
@@ -112,7 +116,7 @@ func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding
 				where := robocache.Where{
 					"episode": episode,
 					"stream":  strings.TrimPrefix(infos[id.topic].Name, "/"),
-					"row":     c.first,
+					"row":     c.firstGap,
 				}
 				out = append(out, lostFinding(where, c))
 			}
@@ -149,9 +153,10 @@ func (d *Dataset) countSequences(
 }
 
 // lostFinding returns the finding for lost messages of a sender. If the numbers have a regular
-// stride, it reports the stride instead of a loss.
+// stride, and steps are 2 on average or more, it reports the stride instead of a loss.
 func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
-	if s := c.stride(); s > 1 && c.lost > c.count-2 {
+	steps := c.count - 1
+	if stride := c.stride(); stride > 1 && c.lost >= steps {
 		delete(where, "row")
 		return robocache.Finding{
 			Severity: robocache.SeverityInfo,
@@ -163,7 +168,7 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 					"%d numbers. A filter, or a recorder that keeps every nth message, causes "+
 					"such "+
 					"a stride. Lost messages cannot be detected by these numbers.",
-				s,
+				stride,
 				c.count,
 				c.count+c.lost,
 			),
@@ -179,14 +184,15 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 				"hold them; the first before message %d",
 			c.lost,
 			c.count+c.lost,
-			c.first,
+			c.firstGap,
 		),
 		Hint: "give the recorder a larger buffer; align with max_gap",
 	}
 }
 
 // missingFromShared reports whether the recorder numbered the messages of all topics in one
-// sequence, and how many numbers are missing in it.
+// sequence, and how many numbers are missing in it. The sequence is shared if no number repeats and
+// at least half of the numbers between the first and the last are present. It sorts all.
 func missingFromShared(all []uint32, senders int) (missing int64, shared bool) {
 	if senders < 2 || len(all) < 2*senders {
 		return 0, false
@@ -222,10 +228,10 @@ func (d *Dataset) findLostRows(
 	if c.lost == 0 {
 		return nil
 	}
-	return []robocache.Finding{
-		lostFinding(
-			robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key, "row": c.first},
-			&c,
-		),
+	where := robocache.Where{
+		"episode": d.About.EpisodeIndex(ep),
+		"stream":  f.Key,
+		"row":     c.firstGap,
 	}
+	return []robocache.Finding{lostFinding(where, &c)}
 }

@@ -25,7 +25,7 @@ const (
 	minBudget         = 8 << 20
 	maxOpenRecordings = 64
 	scanAllBelow      = 64 << 20 // bytes of messages below which scan=auto reads all at opening
-	// messages of a topic that determine its columns if not all are read
+	// number of first messages that determine a topic's columns, unless all messages are read
 	sampleCount         = 16
 	maxTopicSampleBytes = 32 << 20 // limit on their bytes, except for the first message
 	maxSampleBytes      = 1 << 30  // limit on the bytes of all topics
@@ -79,36 +79,14 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d = nil
 		}
 	}()
-	infos := make([][]TopicInfo, len(recs))
-	bytes, errs := make([]int64, len(recs)), make([]error, len(recs))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
-	for i := range recs {
-		g.Go(func() error {
-			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
-				defer guard.Recover("open", &err)
-				infos[i], bytes[i] = s.Topics(), s.Bytes()
-				d.notes[i], err = s.Notes(gctx)
-				return err
-			})
-			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || isFatal(err)) {
-				return err
-			}
-			return nil
-		})
-	}
-	guard.Check(g.Wait())
+	infos, totalBytes, errs := d.openRecordings(ctx)
 	if len(errs) > 0 && !slices.Contains(errs, nil) {
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
 	d.listTopics(infos)
 	d.sampleTopics(ctx)
-	var total int64
-	for _, b := range bytes {
-		total += b
-	}
-	all := opt.Scan == "all" || opt.Scan != "sample" && total <= scanAllBelow
+	all := opt.Scan == "all" || opt.Scan != "sample" && totalBytes <= scanAllBelow
 	d.cutEpisodes(ctx, errs)
 	if all {
 		d.surveyAll(ctx)
@@ -128,6 +106,38 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	return d, nil
 }
 
+// openRecordings opens all recordings, several at a time, and stores their notes. It returns the
+// topics of each recording, the size of all messages, and the error of each recording. It fails the
+// call at an error that is fatal, and at any error if the dataset is strict or has one recording.
+func (d *Dataset) openRecordings(
+	ctx context.Context,
+) (infos [][]TopicInfo, totalBytes int64, errs []error) {
+	n := len(d.pool.recs)
+	infos, errs = make([][]TopicInfo, n), make([]error, n)
+	bytes := make([]int64, n)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
+	for i := range n {
+		g.Go(func() error {
+			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
+				defer guard.Recover("open", &err)
+				infos[i], bytes[i] = s.Topics(), s.Bytes()
+				d.notes[i], err = s.Notes(gctx)
+				return err
+			})
+			if err := errs[i]; err != nil && (d.opt.Strict || n == 1 || isFatal(err)) {
+				return err
+			}
+			return nil
+		})
+	}
+	guard.Check(g.Wait())
+	for _, b := range bytes {
+		totalBytes += b
+	}
+	return infos, totalBytes, errs
+}
+
 // failIfFatal fails the call if err does not concern one recording's data, or if the dataset is
 // strict.
 func (d *Dataset) failIfFatal(err error) {
@@ -136,7 +146,8 @@ func (d *Dataset) failIfFatal(err error) {
 	}
 }
 
-// isFatal reports whether err does not concern one recording's data.
+// isFatal reports whether err must fail the call, because it does not concern the data of one
+// recording. Examples are a limit of the machine, a wrong call and a canceled context.
 func isFatal(err error) bool {
 	if robocache.IsMachineLimit(err) {
 		return true
@@ -158,15 +169,15 @@ func isFatal(err error) bool {
 // listTopics finds the topics of all recordings. Topics whose messages cannot be decoded become
 // findings.
 func (d *Dataset) listTopics(infos [][]TopicInfo) {
-	at := map[string]*topic{}
+	byName := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
 	refused := map[string]bool{}
 	for rec, list := range infos {
-		for place, info := range list {
+		for storageIndex, info := range list {
 			if refused[info.Name+"\x00"+info.Type] {
 				continue
 			}
-			t := at[info.Name]
+			t := byName[info.Name]
 			if t == nil {
 				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, &info) })
 				if err != nil {
@@ -176,7 +187,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 					refused[info.Name+"\x00"+info.Type] = true
 					continue
 				}
-				if len(at) >= maxTopics {
+				if len(byName) >= maxTopics {
 					guard.Fail(robocache.ResourceLimit("open", nil, "").
 						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
 				}
@@ -188,7 +199,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 					storageIndex: slices.Repeat([]int{-1}, len(infos)),
 					counts:       make([]int64, len(infos)),
 				}
-				at[info.Name] = t
+				byName[info.Name] = t
 				d.topics = append(d.topics, t)
 			}
 			if t.typ != info.Type || t.storageIndex[rec] >= 0 {
@@ -206,7 +217,7 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 				})
 				continue
 			}
-			t.storageIndex[rec], t.counts[rec] = place, info.Messages
+			t.storageIndex[rec], t.counts[rec] = storageIndex, info.Messages
 			t.hasPublish = t.hasPublish || info.Publish
 			t.latched = t.latched || info.Latched || info.Name == "/tf_static" ||
 				strings.HasSuffix(info.Name, "/tf_static")
@@ -214,14 +225,19 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 	}
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
 	if d.layout != nil { // streams keep their original order
-		at := map[string]int{}
+		// Topics that the layout does not list have the position 0 and come first.
+		position := map[string]int{}
 		for i, s := range d.layout.Streams {
-			at[s.Topic] = i + 1
+			position[s.Topic] = i + 1
 		}
-		slices.SortStableFunc(d.topics, func(a, b *topic) int { return at[a.name] - at[b.name] })
+		slices.SortStableFunc(d.topics, func(a, b *topic) int {
+			return position[a.name] - position[b.name]
+		})
 	}
 }
 
+// schemaOf returns the schema of a topic's messages. known holds the schemas that are already
+// loaded. It fails the call if the schema cannot be used.
 func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	if info.Encoding != "cdr" {
 		guard.Fail(robocache.Unsupported("open", nil, "message encoding").
@@ -236,6 +252,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	return s
 }
 
+// reportTopic records a finding for a topic that is left out because of err.
 func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 	sev, code, class := robocache.SeverityError, "unreadable-topic", "malformed"
 	if errors.Is(err, robocache.ErrUnsupported) {
@@ -271,9 +288,9 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 			d.forEachMessage(ctx, rec, t, first, func(i int, m *Message) error {
 				topicBytes += len(m.Data)
 				if i > 0 && topicBytes > maxTopicSampleBytes {
-					return nil
+					return nil // the samples so far are enough
 				}
-				// a small compressed file can contain large messages
+				// A small compressed file can contain large messages, so all samples have a limit.
 				allBytes += len(m.Data)
 				if allBytes > maxSampleBytes {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
@@ -308,12 +325,13 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 	d.topics = kept
 }
 
-// findImageSize reports whether the size of a topic's images is known. If the first messages do not
-// contain it, findImageSize reads more, because the first key frame may be later or in another
-// recording.
+// findImageSize reports whether the size of a topic's images is known, or not needed because the
+// topic is not video. If the first messages do not contain it, findImageSize reads more, because
+// the first key frame may be later or in another recording. rec is the recording of the first
+// messages.
 func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
-	enough := errors.New("enough")
-	from := sampleCount
+	errFound := errors.New("found") // ends the reading
+	from := sampleCount             // earlier messages of the first recording were scanned before
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
 		if t.counts[rec] == 0 {
 			continue
@@ -325,20 +343,25 @@ func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
 				_ = t.dec.Scan(m.Data, nil) // errors are reported when the message is read
 				if !t.dec.Undecided() {
-					return enough
+					return errFound
 				}
 				return nil
 			})
 		})
-		if !errors.Is(err, enough) {
-			_ = episodeError(err)
+		if !errors.Is(err, errFound) {
+			_ = episodeError(err) // fails if err is fatal; others are reported when it is read
 		}
 		from = 0
 	}
-	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo
+	if !t.dec.Undecided() {
+		return true
+	}
+	isVideo := t.dec.Fields()[0].Feature.Kind == robocache.KindVideo
+	return !isVideo
 }
 
-// refreshFields copies the streams and clocks from the decoder.
+// refreshFields copies the streams and clocks from the decoder, after its scans may have changed
+// them.
 func (d *Dataset) refreshFields(t *topic) {
 	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
 	d.restoreFeature(t)
@@ -386,11 +409,13 @@ func (d *Dataset) uniqueKey(key string) string {
 		if _, used := d.byKey[key]; !used {
 			return key
 		}
-		key = fmt.Sprintf("%s#%d", strings.TrimSuffix(key, fmt.Sprintf("#%d", n-1)), n)
+		lastNumber := fmt.Sprintf("#%d", n-1) // the suffix of the last attempt
+		key = fmt.Sprintf("%s#%d", strings.TrimSuffix(key, lastNumber), n)
 	}
 }
 
-// countRows determines the number of rows of each episode.
+// countRows determines the number of rows of each episode, which are those of the anchor. If all is
+// false, the number of messages in the index is used where possible, without reading them.
 func (d *Dataset) countRows(ctx context.Context, all bool) {
 	d.rowCounts = make([]atomic.Int64, len(d.episodes))
 	d.About.Episodes = len(d.episodes)

@@ -51,7 +51,8 @@ func newPool(recs []Recording, limit int, budget int64, found func(Storage)) *re
 	}
 }
 
-// withStorage runs fn with an open recording.
+// withStorage runs fn with an open recording. Afterwards it counts the memory by which the indexes
+// grew.
 func (p *recordingPool) withStorage(ctx context.Context, rec int, fn func(Storage) error) error {
 	if p.closed.Load() {
 		return errClosed
@@ -73,6 +74,8 @@ func (d *Dataset) useStorage(ctx context.Context, rec int, fn func(Storage)) {
 	guard.Check(d.pool.withStorage(ctx, rec, func(s Storage) error { fn(s); return nil }))
 }
 
+// openHandle returns a handle of a recording, and opens the recording if necessary. The caller must
+// return the handle with p.open.Put.
 func (p *recordingPool) openHandle(
 	ctx context.Context,
 	rec int,
@@ -88,7 +91,7 @@ func (p *recordingPool) openHandle(
 	})
 }
 
-// forEachOpen runs fn with every recording that is open.
+// forEachOpen runs fn with every recording that is open. It opens none.
 func (p *recordingPool) forEachOpen(fn func(s Storage)) {
 	for rec := range p.recs {
 		if h := p.open.Peek(rec); h != nil {

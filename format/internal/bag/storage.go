@@ -64,19 +64,19 @@ type TopicInfo struct {
 // Topics is a list of topics with unique name, type and encoding.
 type Topics struct {
 	Infos []TopicInfo
-	at    map[[3]string]int
+	index map[[3]string]int // name, type and encoding → index in Infos
 }
 
 // Add returns the index of a topic, and appends the topic if it is new.
 func (l *Topics) Add(info TopicInfo) (index int) {
 	k := [3]string{info.Name, info.Type, info.Encoding}
-	index, ok := l.at[k]
+	index, ok := l.index[k]
 	if !ok {
-		if l.at == nil {
-			l.at = map[[3]string]int{}
+		if l.index == nil {
+			l.index = map[[3]string]int{}
 		}
 		index = len(l.Infos)
-		l.at[k] = index
+		l.index[k] = index
 		l.Infos = append(l.Infos, info)
 	}
 	return index

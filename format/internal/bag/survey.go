@@ -16,17 +16,19 @@ type survey struct {
 	topic      *topic
 	dec        *ros2.Topic
 	onRow      func(clock, entry int, timestamp int64, stamped bool)
-	messageLog int64 // log time of the message for which row is called
+	messageLog int64 // log time of the message for which onRow is called
 	messages   int   // messages read of the current recording
 	indexed    int   // messages in the index of the current recording
-	rows       []timestamps
-	err        error // error of the first malformed message
-	errIndex   int
+	// times of the rows with a header, of the current recording and by clock
+	rows     []timestamps
+	err      error // error of the first malformed message
+	errIndex int
 
 	hasHeader    bool   // at least one message has a header
 	code, reason string // reason why the headers cannot be the clock
 }
 
+// newSurvey returns an empty survey of topic t, which scans the messages with dec.
 func newSurvey(t *topic, dec *ros2.Topic) *survey {
 	s := &survey{topic: t, dec: dec, rows: make([]timestamps, 1)}
 	s.onRow = func(clock, _ int, timestamp int64, stamped bool) {
@@ -51,6 +53,7 @@ func (s *survey) reserve(n int) {
 	first.header, first.log = slices.Grow(first.header, n), slices.Grow(first.log, n)
 }
 
+// addMessage scans message i of the current recording and collects the times of its rows.
 func (s *survey) addMessage(i int, m *Message) {
 	s.messages++
 	s.messageLog = m.Log
@@ -59,15 +62,16 @@ func (s *survey) addMessage(i int, m *Message) {
 	}
 }
 
-// judgeHeaders checks the headers of a recording's messages and then drops them.
+// judgeHeaders decides whether the headers of the current recording can be the clock, and stores
+// the first reason against it. It then drops the collected times.
 func (s *survey) judgeHeaders(tolerance int64) {
 	for k := range s.rows {
-		c := &s.rows[k]
-		s.hasHeader = s.hasHeader || len(c.header) > 0
+		times := &s.rows[k]
+		s.hasHeader = s.hasHeader || len(times.header) > 0
 		if s.reason == "" {
-			s.code, s.reason = headerFault(c.header, c.log, tolerance)
+			s.code, s.reason = headerFault(times.header, times.log, tolerance)
 		}
-		c.header, c.log = c.header[:0], c.log[:0]
+		times.header, times.log = times.header[:0], times.log[:0]
 	}
 }
 
@@ -143,11 +147,13 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 	}
 }
 
-// keepTimestamps keeps the headers of a recording's messages if all messages have one. Later reads
-// of the rows then do not need the messages.
+// keepTimestamps keeps the header timestamps of a recording's messages, so that later reads of the
+// rows do not need the messages. It does so only if every message was read and is one row with a
+// header. The timestamps of all topics together take at most a sixteenth of the budget.
 func (d *Dataset) keepTimestamps(rec int, s *survey) {
 	readAll := s.err == nil && s.messages == s.indexed
-	if !readAll || len(s.rows) != 1 || len(s.rows[0].header) != s.messages {
+	hasOneClock := len(s.rows) == 1
+	if !readAll || !hasOneClock || len(s.rows[0].header) != s.messages {
 		return
 	}
 	if d.headerTimesBytes += 8 * int64(s.messages); d.headerTimesBytes > d.opt.Budget/16 {
@@ -159,7 +165,7 @@ func (d *Dataset) keepTimestamps(rec int, s *survey) {
 	s.topic.headerTimes[rec] = slices.Clone(s.rows[0].header)
 }
 
-// surveySample checks a topic by its first messages only.
+// surveySample chooses the clock of a topic by its first messages only.
 func (d *Dataset) surveySample(t *topic) {
 	s := newSurvey(t, guard.Must(ros2.NewTopic(t.name, t.schema, t.samples)))
 	for i, b := range t.samples {
@@ -173,35 +179,35 @@ func (d *Dataset) surveySample(t *topic) {
 // plausible one, otherwise log.
 func (d *Dataset) chooseClock(s *survey) {
 	t := s.topic
-	asked := d.opt.Clock
-	byName := false // the mapping names a clock for this topic
+	requested := d.opt.Clock
+	byMapping := false // the mapping names a clock for this topic
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
 			for _, from := range m.From {
 				if (m.Clock == Header || m.Clock == Publish || m.Clock == Log) && t.ownsKey(from) {
-					asked = m.Clock
-					byName = true
+					requested = m.Clock
+					byMapping = true
 				}
 			}
 		}
 	}
 	t.hasHeader = s.hasHeader
-	if t.restored && asked == "" {
-		// The log times are the original timestamps. Headers are equal, but there a timestamp of 0
-		// counts as missing.
-		asked = Log
+	if t.restored && requested == "" {
+		// The log times and the headers both are the original timestamps. Log is better, because a
+		// header of 0 counts as missing.
+		requested = Log
 	}
 	switch {
-	case asked == Header && !t.hasHeader || asked == Publish && !t.hasPublish:
-		if byName {
+	case requested == Header && !t.hasHeader || requested == Publish && !t.hasPublish:
+		if byMapping {
 			guard.Fail(
-				robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", asked).
+				robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", requested).
 					Expected("a clock that the stream has", t.typ+" has none"),
 			)
 		}
 		t.clock = Log // requested for all streams, but this one does not have it
-	case asked != "":
-		t.clock = asked
+	case requested != "":
+		t.clock = requested
 	case t.hasHeader && s.reason == "":
 		t.clock = Header
 	default:
@@ -219,7 +225,7 @@ func (d *Dataset) chooseClock(s *survey) {
 	}
 }
 
-// ownsKey reports whether key is a stream of the topic.
+// ownsKey reports whether key names the topic or one of its streams.
 func (t *topic) ownsKey(key string) bool {
 	return key == t.key || key == t.name || strings.HasPrefix(key, t.key+".")
 }

@@ -26,6 +26,7 @@ type taskTrack struct {
 	texts      []string
 }
 
+// taskTopics are the usual names of topics with the task. The first one that exists is used.
 var taskTopics = []string{
 	"/task",
 	"/language_instruction",
@@ -42,7 +43,8 @@ func (t *topic) taskField() int {
 	)
 }
 
-// isTask reports whether the topic contains the task.
+// isTask reports whether the topic has the name of the task topic: that of the option, otherwise
+// the usual one.
 func (t *topic) isTask(d *Dataset) bool {
 	if want := d.opt.Task; want != "" {
 		return t.name == want || t.ownsKey(want)
@@ -50,7 +52,7 @@ func (t *topic) isTask(d *Dataset) bool {
 	return t.name == d.defaultTaskTopic()
 }
 
-// defaultTaskTopic returns the first of the usual names that is a topic of texts.
+// defaultTaskTopic returns the first of taskTopics that is a topic of texts, or "".
 func (d *Dataset) defaultTaskTopic() string {
 	for _, n := range taskTopics {
 		for _, t := range d.topics {
@@ -126,7 +128,8 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	}
 }
 
-// noteTask returns the task in the notes of a recording.
+// noteTask returns the task in the notes of a recording, or "". The keys of notes are
+// "<record>.<key>", and the record may have any name.
 func (d *Dataset) noteTask(rec int) string {
 	for _, want := range []string{"task", "language_instruction", "instruction"} {
 		for _, k := range slices.Sorted(maps.Keys(d.notes[rec])) {
@@ -138,10 +141,16 @@ func (d *Dataset) noteTask(rec int) string {
 	return ""
 }
 
-// maxTaskBytes limits the size of the texts of an episode's tasks, in bytes.
-const maxTaskBytes = 16 << 20
+// maxTaskBytes limits the size of the texts of an episode's tasks, in bytes. The cache of tasks has
+// the same size, so that it can hold any taskTrack. taskTrackOverhead is the memory of a taskTrack
+// without texts.
+const (
+	maxTaskBytes      = 16 << 20
+	taskTrackOverhead = 100
+)
 
-// episodeTaskTrack returns the tasks of an episode.
+// episodeTaskTrack returns the tasks of an episode, from the task topic or from the recording's
+// notes.
 func (d *Dataset) episodeTaskTrack(ctx context.Context, ep int) *taskTrack {
 	return leafcache.Load(ctx, d.task.tracks, ep, func() (*taskTrack, int64) {
 		e := d.openEpisode(ep)
@@ -152,7 +161,7 @@ func (d *Dataset) episodeTaskTrack(ctx context.Context, ep int) *taskTrack {
 		} else if text := d.noteTask(e.rec); text != "" {
 			tr = &taskTrack{beginTimes: []int64{0}, texts: []string{text}}
 		}
-		return tr, int64(100 + textBytes + 24*len(tr.beginTimes))
+		return tr, int64(taskTrackOverhead + textBytes + 24*len(tr.beginTimes))
 	})
 }
 
@@ -164,8 +173,8 @@ func (d *Dataset) readTasks(
 	t *topic,
 ) (tr *taskTrack, textBytes int) {
 	tr = &taskTrack{}
-	// The task at the beginning of the episode may be in an earlier message, as with latched
-	// topics.
+	// The task at the beginning of the episode may be in an earlier message. Therefore the span is
+	// that of a latched topic, which begins with the recording.
 	span := func(log []int64) (int, int) {
 		return d.episodeSpan(e, &topic{latched: true}, log)
 	}
@@ -178,7 +187,7 @@ func (d *Dataset) readTasks(
 			return nil
 		}
 		textBytes += len(text)
-		if 100+textBytes > maxTaskBytes {
+		if taskTrackOverhead+textBytes > maxTaskBytes {
 			return robocache.ResourceLimit("tasks", robocache.Where{"stream": t.key}, "").
 				Expected("at most 16 MiB of texts in an episode", "more")
 		}
@@ -187,9 +196,10 @@ func (d *Dataset) readTasks(
 		return nil
 	})
 	if !e.whole { // of the texts before the beginning of the episode, only the last applies
-		if k := firstAtOrAfter(tr.beginTimes, e.from+1) - 1; k > 0 {
-			tr.beginTimes = tr.beginTimes[k:]
-			tr.texts = tr.texts[k:]
+		lastBefore := firstAtOrAfter(tr.beginTimes, e.from+1) - 1
+		if lastBefore > 0 {
+			tr.beginTimes = tr.beginTimes[lastBefore:]
+			tr.texts = tr.texts[lastBefore:]
 		}
 	}
 	return tr, textBytes
@@ -236,7 +246,8 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 			case len(tr.texts) == 1:
 				out[i] = tr.texts[0]
 			case len(tr.texts) > 1:
-				out[i] = tr.texts[max(0, firstAtOrAfter(tr.beginTimes, log[k]+1)-1)]
+				lastBegun := firstAtOrAfter(tr.beginTimes, log[k]+1) - 1
+				out[i] = tr.texts[max(0, lastBegun)]
 			}
 		}
 	})

@@ -26,6 +26,7 @@ type topicVideo struct {
 	absent  int  // messages without an image
 }
 
+// videoKey identifies a topic video by the numbers of its recording and its topic.
 type videoKey struct{ rec, topic int }
 
 func (r *topicVideo) memoryBytes() int64 {
@@ -77,39 +78,44 @@ func (d *Dataset) loadedVideo(ctx context.Context, k videoKey) *topicVideo {
 	})
 }
 
+// loadTopicVideo reads the messages of a topic in one recording, and builds its topic video from
+// their packets. A message without a readable packet counts as a lost packet.
 func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	t := d.topics[k.topic]
-	var coding video.Codec // codec in this recording; other recordings may use another
+	var recordingCodec video.Codec // the codec that the messages name; "" if none does so far
 	stream := guard.Must(video.NewStream(t.dec.Codec(), video.Limits{}))
 	r := &topicVideo{}
-	add := func(i int, m *Message) error {
-		packet, own, err := t.dec.Packet(m.Data)
+	// addPacket adds the packet of message i to the stream, and records its image.
+	addPacket := func(i int, m *Message) error {
+		packet, codec, err := t.dec.Packet(m.Data)
 		if err != nil {
 			stream.Lost()
 		}
 		if err != nil || len(packet) == 0 {
 			return err
 		}
-		if own != "" && own != coding {
-			if coding != "" {
+		if codec != "" && codec != recordingCodec {
+			if recordingCodec != "" {
 				return robocache.Unsupported(
 					"video",
 					nil,
 					"the coding changes from %s to %s",
-					coding,
-					own,
+					recordingCodec,
+					codec,
 				).
 					WithHint("cut the recording there")
 			}
-			if coding = own; own != t.dec.Codec() {
-				if stream, err = video.NewStream(own, video.Limits{}); err != nil {
+			recordingCodec = codec
+			// The topic's codec is that of its first recording. This one may use another.
+			if codec != t.dec.Codec() {
+				if stream, err = video.NewStream(codec, video.Limits{}); err != nil {
 					return err
 				}
 			}
 		}
-		n, err := stream.Add(packet)
-		if n >= 0 {
-			r.image[i] = int32(n)
+		image, err := stream.Add(packet) // -1 if the packet cannot be decoded
+		if image >= 0 {
+			r.image[i] = int32(image)
 			r.message = append(r.message, int32(i))
 		}
 		return err
@@ -121,11 +127,11 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		r.remote, r.image = s.Remote(), slices.Repeat([]int32{-1}, n)
 		next := 0
 		guard.Check(s.Messages(ctx, t.storageIndex[k.rec], 0, n, func(i int, m *Message) error {
-			if i != next {
+			if i != next { // the messages between are in a damaged part of the recording
 				stream.Lost()
 			}
 			next = i + 1
-			err := add(i, m)
+			err := addPacket(i, m)
 			if err == nil {
 				return nil
 			}
@@ -142,24 +148,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		guard.Fail(firstErr)
 	}
 	r.absent = len(r.image) - len(r.message)
-	if w, h := stream.Size(); len(r.message) > 0 {
-		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
-			d.recordFinding(-1, robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "image-size-differs",
-				Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
-				Message: fmt.Sprintf(
-					"the images are %d×%d, those of the recordings before %d×%d",
-					w,
-					h,
-					f.Width,
-					f.Height,
-				),
-				Hint:  "read them at one size: " + robocache.Option("image_size"),
-				Count: int64(len(r.message)),
-			})
-		}
-	}
+	d.reportSizeChange(k, r, stream)
 	d.reportVideoFaults(k, r, stream, undecodable, firstErr)
 	if len(r.message) == 0 {
 		return r
@@ -172,6 +161,31 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	return r
 }
 
+// reportSizeChange records a finding if the images of a topic video have another size than those of
+// the topic's first recording.
+func (d *Dataset) reportSizeChange(k videoKey, r *topicVideo, stream *video.Stream) {
+	t := d.topics[k.topic]
+	f := &t.fields[0].Feature
+	w, h := stream.Size()
+	if len(r.message) == 0 || w == f.Width && h == f.Height {
+		return
+	}
+	d.recordFinding(-1, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "image-size-differs",
+		Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
+		Message: fmt.Sprintf(
+			"the images are %d×%d, those of the recordings before %d×%d",
+			w,
+			h,
+			f.Width,
+			f.Height,
+		),
+		Hint:  "read them at one size: " + robocache.Option("image_size"),
+		Count: int64(len(r.message)),
+	})
+}
+
 // reportVideoFaults records findings for images that a topic video lacks. undecodable is the number
 // of messages without a readable packet, and firstErr is the error of the first one.
 func (d *Dataset) reportVideoFaults(
@@ -182,7 +196,7 @@ func (d *Dataset) reportVideoFaults(
 	firstErr error,
 ) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
-	say := func(sev robocache.Severity, code string, n int, format, hint string) {
+	report := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
 			d.recordFinding(-1, robocache.Finding{
 				Severity: sev,
@@ -194,24 +208,24 @@ func (d *Dataset) reportVideoFaults(
 			})
 		}
 	}
-	early, cut := stream.Absent()
-	say(
+	beforeKey, afterLoss := stream.Absent()
+	report(
 		robocache.SeverityWarning,
 		"video-before-key",
-		early,
+		beforeKey,
 		"%d images come before the first key frame, and cannot be decoded: their rows have none",
 		"begin recording with a key frame",
 	)
-	say(
+	report(
 		robocache.SeverityError,
 		"video-cut",
-		cut,
+		afterLoss,
 		"%d images follow one that is missing, up to the next key frame: they cannot be "+
 			"decoded, their rows have none",
 		"more key frames; a queue that drops no messages",
 	)
-	if len(r.message) == 0 && early == 0 && undecodable == 0 {
-		say(
+	if len(r.message) == 0 && beforeKey == 0 && undecodable == 0 {
+		report(
 			robocache.SeverityWarning,
 			"video-without-images",
 			len(r.image),
@@ -248,12 +262,14 @@ func (f *videoFile) Close() error    { return nil }
 // Remote reports whether packets should be fetched before they are decoded.
 func (f *videoFile) Remote() bool { return f.video.remote }
 
+// ReadAt reads part of the virtual MP4. Its head is in memory, and its samples are the packets of
+// the messages, which are read again.
 func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
 	defer guard.Recover("video", &err)
 	guard.Check(ctx.Err())
 	d, r := f.d, f.video
 	t := d.topics[f.key.topic]
-	return r.mp4.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
+	readPackets := func(first, last int, yield func(image int, packet []byte) error) error {
 		return d.pool.withStorage(ctx, f.key.rec, func(s Storage) error {
 			return s.Messages(
 				ctx,
@@ -261,7 +277,7 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 				int(r.message[first]),
 				int(r.message[last])+1,
 				func(i int, m *Message) error {
-					if r.image[i] < 0 {
+					if r.image[i] < 0 { // a message between them that has no image
 						return nil
 					}
 					packet, _, err := t.dec.Packet(m.Data)
@@ -272,7 +288,8 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 				},
 			)
 		})
-	})
+	}
+	return r.mp4.ReadAt(p, off, readPackets)
 }
 
 // videoRows finds the image of each row of a topic of packets. It calls fn with the image number in
@@ -295,20 +312,22 @@ func (d *Dataset) videoRows(
 		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(ep)}))
 		path := d.videoPath(k)
 		for i := from; i < to; i++ {
-			fn(i, path, int(r.image[rows.messageOf(want[i].Index)]))
+			message := rows.messageOf(want[i].Index)
+			fn(i, path, int(r.image[message]))
 		}
 	})
 }
 
-// findVideos registers the topic videos. If all is true, it also finds messages without an image.
+// findVideos registers the names of the topic videos. If all is true, it also builds them, to find
+// topics with messages that have no image.
 func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
 			continue
 		}
 		t.noImages = all
-		for rec, place := range t.storageIndex {
-			if place < 0 {
+		for rec, storageIndex := range t.storageIndex {
+			if storageIndex < 0 {
 				continue
 			}
 			k := videoKey{rec, i}
@@ -334,7 +353,8 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	}
 }
 
-// checkVideos checks the topic videos of an episode. If decode is set, it decodes all images.
+// checkVideos builds the topic videos of an episode, and returns a finding for each one that fails.
+// If decode is set, it also decodes all images.
 func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding) {
 	e := d.openEpisode(ep)
 	for i, t := range d.topics {

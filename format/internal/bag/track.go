@@ -16,8 +16,8 @@ import (
 // track contains the rows of one topic in one episode.
 type track struct {
 	clocks []rows // parallel to topic.clocks
-	// the payloads were read: all timestamps are known, and messages that are lost to damage are
-	// excluded
+	// full is true if the payloads were read. All timestamps are then known, and messages that are
+	// lost to damage are excluded. Otherwise the rows are those of the index.
 	full bool
 }
 
@@ -27,9 +27,10 @@ type rows struct {
 	msg   []int32 // message of each row; nil means base + row
 	base  int32
 	entry []int32 // row within the message; nil means 0
-	n     int
+	n     int     // number of rows
 }
 
+// messageOf returns the message of row i, as its number in the topic.
 func (r *rows) messageOf(i int) int32 {
 	if r.msg == nil {
 		return r.base + int32(i)
@@ -46,7 +47,7 @@ func (r *rows) entryOf(i int) int {
 }
 
 func (t *track) memoryBytes() (n int64) {
-	const overhead = 200
+	const overhead = 200 // about the size of a rows
 	for _, r := range t.clocks {
 		n += 4 * int64(len(r.msg)+len(r.entry))
 		n += 8 * int64(len(r.header)+len(r.publish)+len(r.log))
@@ -60,21 +61,22 @@ type trackKey struct {
 	full      bool
 }
 
-// needsPayload reports whether the times of a topic's rows are not in the index.
+// needsPayload reports whether the rows of a topic require its messages. The index is enough only
+// for one row per message by the clock log.
 func (d *Dataset) needsPayload(t *topic) bool {
 	return t.clock != Log || t.manyRows
 }
 
-// trackOf returns the rows of a topic in an episode. It loads other topics that were requested
-// before in the same pass.
+// trackOf returns the rows of a topic in an episode. full requests rows from the payloads, not from
+// the index. When trackOf reads payloads, the same pass may also load other topics (see loadPlain).
 func (d *Dataset) trackOf(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
 	t.requested.Store(true)
 	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key})
 	return leafcache.Load(ctx, d.tracks, trackKey{ep, topic, full}, func() (*track, int64) {
-		v := d.loadTrack(ctx, ep, topic, full)
-		return v, v.memoryBytes()
+		tr := d.loadTrack(ctx, ep, topic, full)
+		return tr, tr.memoryBytes()
 	})
 }
 
@@ -99,15 +101,17 @@ func firstAtOrAfter(at []int64, t int64) int {
 	return i
 }
 
+// loadTrack reads the rows of a topic in an episode. It uses the index if full is false, and the
+// messages otherwise.
 func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out *track) {
 	e := d.openEpisode(ep)
 	t := d.topics[topic]
-	place := t.storageIndex[e.rec]
-	if place < 0 {
+	storageIndex := t.storageIndex[e.rec]
+	if storageIndex < 0 { // the recording lacks the topic
 		return &track{clocks: make([]rows, len(t.clocks)), full: full}
 	}
 	d.useStorage(ctx, e.rec, func(s Storage) {
-		ix := guard.Must(s.Index(ctx, place))
+		ix := guard.Must(s.Index(ctx, storageIndex))
 		from, to := d.episodeSpan(e, t, ix.Log)
 		switch {
 		case !full:
@@ -123,7 +127,7 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 		case !t.manyRows:
 			out = d.loadPlain(ctx, s, e, ep, topic)
 		default:
-			out = d.loadEntries(ctx, s, t, place, from, to)
+			out = d.loadEntries(ctx, s, t, storageIndex, from, to)
 		}
 	})
 	return out
@@ -135,6 +139,7 @@ type unreadMessages struct {
 	first error
 }
 
+// addError counts message i of topic t, and keeps the error of the first one.
 func (u *unreadMessages) addError(t *topic, i int, err error) {
 	u.count++
 	if u.first == nil {
@@ -165,55 +170,60 @@ func (d *Dataset) reportUnread(ep int, t *topic, u unreadMessages) {
 
 // sortRows sorts rows by their clock. It returns the permutation, or nil if they were in order.
 func (d *Dataset) sortRows(r *rows, clock string) []int32 {
-	p := guard.Must(rowOrder(r.byClock(clock), d.opt.Tolerance.Nanoseconds(), clock))
-	if p != nil {
-		r.pickRows(p)
+	order := guard.Must(rowOrder(r.byClock(clock), d.opt.Tolerance.Nanoseconds(), clock))
+	if order != nil {
+		r.pickRows(order)
 	}
-	return p
+	return order
 }
 
 // topicPass is one topic in a pass over a recording.
 type topicPass struct {
 	topic      *topic
-	number     int // index of the topic in the dataset
-	from, to   int
-	log        []int64
-	timestamps []int64 // header timestamps
-	publish    []int64
-	// for each message: it was found, and its payload can be read
-	good    []bool
-	cols    *columnFiller
-	settled bool // timestamps are already known
+	topicIndex int     // index of the topic in the dataset
+	from, to   int     // messages of the episode
+	log        []int64 // log times of all messages of the topic
+
+	// The slices below are parallel to the messages of the episode.
+	header       []int64 // header timestamps; nil if the topic has none
+	headersKnown bool    // header was filled during Open
+	publish      []int64
+	readable     []bool // the message was found, and its payload can be read
+
+	columns *columnFiller // nil if columns are not filled
 	unread  unreadMessages
 }
 
-func (j *topicPass) addMessage(i int, m *Message) {
-	k := i - j.from
-	j.publish[k] = m.Publish
+// addMessage reads the times and columns of message i.
+func (p *topicPass) addMessage(i int, m *Message) {
+	k := i - p.from
+	p.publish[k] = m.Publish
 	var err error
-	if j.topic.hasHeader && !j.settled {
-		var ok bool
-		j.timestamps[k], ok, err = j.topic.dec.Timestamp(m.Data)
-		if err == nil && !ok {
+	if p.topic.hasHeader && !p.headersKnown {
+		var stamped bool
+		p.header[k], stamped, err = p.topic.dec.Timestamp(m.Data)
+		if err == nil && !stamped {
 			err = robocache.Malformed("times", nil, "a message without a timestamp")
 		}
 	}
-	if err == nil && j.cols != nil {
-		err = j.cols.putRow(k, m.Data)
+	if err == nil && p.columns != nil {
+		err = p.columns.putRow(k, m.Data)
 	}
-	j.good[k] = err == nil
+	p.readable[k] = err == nil
 	if err != nil {
-		j.unread.addError(j.topic, i, err)
+		p.unread.addError(p.topic, i, err)
 	}
 }
 
 // loadPlain reads timestamps and columns of a topic with one row per message. If the episode
-// contains all messages of the topic, loadPlain reads other such topics in the same pass, if they
-// were requested before and are not in the cache.
+// contains all messages of the topic, one pass over the recording also reads other such topics. It
+// reads those that were requested before and are not in the cache, because a consumer usually reads
+// the same topics of each episode.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
 	own := d.newPass(ctx, s, e, topic)
 	ownIndex := own.topic.storageIndex[e.rec]
-	if own.from != 0 || own.to != len(own.log) {
+	hasAll := own.from == 0 && own.to == len(own.log)
+	if !hasAll {
 		guard.Check(s.Messages(
 			ctx,
 			ownIndex,
@@ -252,84 +262,84 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		p := passes[index]
 		// An error is ignored here: it is reported when the topic is read.
 		if tr, err := guard.Value(func() *track { return d.finishTrack(p, ep) }); err == nil {
-			d.tracks.Put(trackKey{ep, p.number, true}, tr, tr.memoryBytes())
+			d.tracks.Put(trackKey{ep, p.topicIndex, true}, tr, tr.memoryBytes())
 		}
 	}
 	return d.finishTrack(own, ep)
 }
 
 // newPass prepares reading the messages of a topic in an episode.
-func (d *Dataset) newPass(ctx context.Context, s Storage, e *episode, number int) *topicPass {
-	t := d.topics[number]
+func (d *Dataset) newPass(ctx context.Context, s Storage, e *episode, topicIndex int) *topicPass {
+	t := d.topics[topicIndex]
 	log := guard.Must(s.Index(ctx, t.storageIndex[e.rec])).Log
-	p := &topicPass{topic: t, number: number, log: log}
+	p := &topicPass{topic: t, topicIndex: topicIndex, log: log}
 	p.from, p.to = d.episodeSpan(e, t, log)
 	n := p.to - p.from
 	p.publish = make([]int64, n)
-	p.good = make([]bool, n)
+	p.readable = make([]bool, n)
 	if t.hasHeader {
-		if h := t.headerTimes[e.rec]; len(h) == len(log) {
-			p.timestamps = slices.Clone(h[p.from:p.to])
-			p.settled = true
+		if known := t.headerTimes[e.rec]; len(known) == len(log) {
+			p.header = slices.Clone(known[p.from:p.to])
+			p.headersKnown = true
 		} else {
-			p.timestamps = make([]int64, n)
+			p.header = make([]int64, n)
 		}
 	}
 	// Fill columns only if times come from payloads. Otherwise block reads use the rows of the
 	// index, which differ from the rows of this pass after damage.
 	if d.needsPayload(t) {
-		p.cols = d.newFiller(t, n)
+		p.columns = d.newFiller(t, n)
 	}
 	return p
 }
 
 // finishTrack returns the track of a pass: the rows that could be read, in the order of their
 // clock.
-func (d *Dataset) finishTrack(j *topicPass, ep int) *track {
-	d.reportUnread(ep, j.topic, j.unread)
+func (d *Dataset) finishTrack(p *topicPass, ep int) *track {
+	d.reportUnread(ep, p.topic, p.unread)
 	r := rows{
-		base: int32(j.from),
-		n:    j.to - j.from,
+		base: int32(p.from),
+		n:    p.to - p.from,
 		timestamps: timestamps{
-			header:  j.timestamps,
-			publish: j.publish,
-			log:     slices.Clone(j.log[j.from:j.to]),
+			header:  p.header,
+			publish: p.publish,
+			log:     slices.Clone(p.log[p.from:p.to]),
 		},
 	}
 	var kept []int32 // nil means all rows
-	if slices.Contains(j.good, false) {
+	if slices.Contains(p.readable, false) {
 		kept = make([]int32, 0, r.n)
-		for i, good := range j.good {
-			if good {
+		for i, readable := range p.readable {
+			if readable {
 				kept = append(kept, int32(i))
 			}
 		}
 		r.pickRows(kept)
 	}
-	order := d.sortRows(&r, j.topic.clock)
+	order := d.sortRows(&r, p.topic.clock)
 	if kept == nil {
 		kept = order
 	} else {
 		kept = reader.Permute(kept, order)
 	}
-	if j.cols != nil {
-		j.cols.storeBlocks(d, ep, j.number, kept)
+	if p.columns != nil {
+		p.columns.storeBlocks(d, ep, p.topicIndex, kept)
 	}
 	return &track{clocks: []rows{r}, full: true}
 }
 
-// pickRows keeps the rows p, in that order.
-func (r *rows) pickRows(p []int32) {
-	msg := make([]int32, len(p))
-	for i, k := range p {
-		msg[i] = r.messageOf(int(k))
+// pickRows keeps the listed rows, in that order.
+func (r *rows) pickRows(list []int32) {
+	msg := make([]int32, len(list))
+	for i, row := range list {
+		msg[i] = r.messageOf(int(row))
 	}
 	r.msg = msg
-	r.n = len(p)
-	r.entry = reader.Permute(r.entry, p)
-	r.header = reader.Permute(r.header, p)
-	r.publish = reader.Permute(r.publish, p)
-	r.log = reader.Permute(r.log, p)
+	r.n = len(list)
+	r.entry = reader.Permute(r.entry, list)
+	r.header = reader.Permute(r.header, list)
+	r.publish = reader.Permute(r.publish, list)
+	r.log = reader.Permute(r.log, list)
 }
 
 // loadEntries reads a topic whose messages contain any number of rows, on several clocks.
@@ -337,7 +347,7 @@ func (d *Dataset) loadEntries(
 	ctx context.Context,
 	s Storage,
 	t *topic,
-	place, from, to int,
+	storageIndex, from, to int,
 ) *track {
 	// A scan changes the columns of its decoder. A separate decoder leaves the decoder of the
 	// dataset unchanged. It begins with the columns of the dataset, because a recording may have
@@ -353,7 +363,7 @@ func (d *Dataset) loadEntries(
 	}
 	guard.Check(s.Messages(
 		ctx,
-		place,
+		storageIndex,
 		from,
 		to,
 		func(i int, m *Message) error { e.addMessage(i, m); return nil },
@@ -384,16 +394,19 @@ func (d *Dataset) loadEntries(
 type entryCollector struct {
 	topic  *topic
 	dec    *ros2.Topic
-	known  map[string]int // clock → index in topic.clocks
-	rows   []rows
+	known  map[string]int // clock → index in rows
+	rows   []rows         // those of topic.clocks, then those of new clocks
 	unread unreadMessages
 }
 
+// entryRow is one row of a message. clock is its number in the decoder of the collector.
 type entryRow struct {
 	clock, entry int
 	timestamp    int64
 }
 
+// addMessage collects the rows of message i. The rows of a clock that topic.clocks lacks are
+// collected behind those of topic.clocks.
 func (e *entryCollector) addMessage(i int, m *Message) {
 	var found []entryRow
 	err := e.dec.Scan(m.Data, func(clock, entry int, timestamp int64, stamped bool) {
@@ -403,15 +416,17 @@ func (e *entryCollector) addMessage(i int, m *Message) {
 		e.unread.addError(e.topic, i, err)
 		return
 	}
+	// The decoder of the collector may number the clocks in another order than the topic.
 	names := e.dec.Clocks()
 	for _, f := range found {
 		if f.clock >= len(names) {
 			continue
 		}
-		k, ok := e.known[names[f.clock]]
+		name := names[f.clock]
+		k, ok := e.known[name]
 		if !ok {
 			k = len(e.rows)
-			e.known[names[f.clock]] = k
+			e.known[name] = k
 			e.rows = append(e.rows, rows{})
 		}
 		r := &e.rows[k]
