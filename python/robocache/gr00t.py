@@ -93,7 +93,11 @@ class ShardedSingleStepDataset:
         self.shard_dataset()
 
     def shard_dataset(self) -> None:
-        """Divides the steps into shards of similar length: a function of the seed."""
+        """Divides the steps into shards of similar length. The result depends only on the seed.
+
+        The steps of each episode are shuffled and cut into pieces. Each piece goes to the shortest
+        shard.
+        """
         rng = np.random.default_rng(self.seed)
         pieces: list[tuple[int, np.ndarray]] = []
         for e in rng.permutation(len(self._schema.usable)).tolist():
@@ -133,6 +137,7 @@ class ShardedSingleStepDataset:
         return out
 
     def _process(self, step: Any) -> Any:
+        """Returns the model inputs of a step. Raises Misuse if no processor is set."""
         if self.processor is None:
             raise Misuse("no processor is set", hint="Call set_processor first.")
         return self.processor([{"type": "episode_step", "content": step}])
