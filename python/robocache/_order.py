@@ -71,7 +71,8 @@ class OrderMixin:
         if ahead == epoch and not (self._epoch_is_open and self._last_epoch == epoch):
             self._epoch_is_open = False
             self._pass_number += 1
-            # The batches read ahead are the next ones, and no batch of this epoch was delivered.
+            # No call is needed: no batch of this epoch was delivered, and its first batches were
+            # already read ahead.
             return
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._positioned = True

@@ -308,11 +308,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         self._handle = None
         # Created at the first batch.
         self._batches: HostBatches | DeviceBatches | PinnedBatches | JaxSource | None = None
-        # The view that asks for the batches; None: a `for` over the loader itself.
+        # The view whose batches are delivered, such as as_jax(); None: the loader itself.
         self._view: NumpyBatches | None = None
-        self._epoch_is_open = (
-            False  # Whether some batches of the epoch were delivered, but not its end.
-        )
+        # Whether some batches of the epoch were delivered, but not its end.
+        self._epoch_is_open = False
         self._last_epoch = 0  # The epoch of the last delivered batch.
         self._iterated = False
         self._positioned = False  # Whether set_epoch or load_state_dict was called.
@@ -524,24 +523,24 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches | JaxSource:
         """Returns the object that receives batches in this process, created at the first call."""
-        taker = self._batches
-        if taker is None or taker.pid != os.getpid():
+        source = self._batches
+        if source is None or source.pid != os.getpid():
             handle = self._open().open()
             if self._view is not None:
-                self._batches = taker = self._view._open_source(handle)
-                return taker
-            taker = HostBatches(handle, raw=self._raw)
+                self._batches = source = self._view._open_source(handle)
+                return source
+            source = HostBatches(handle, raw=self._raw)
             if self._target.device is not None:
-                taker = DeviceBatches(
-                    taker,
+                source = DeviceBatches(
+                    source,
                     _memory.torch_module(),
                     self._target.device,
                     self._make_finisher(handle) if self._raw else None,
                 )
             elif self.pin_memory:
-                taker = PinnedBatches(taker, _memory.torch_module(), self._config["pin_device"])
-            self._batches = taker
-        return taker
+                source = PinnedBatches(source, _memory.torch_module(), self._config["pin_device"])
+            self._batches = source
+        return source
 
     def _next_batch(self, epoch: int) -> DeliveredBatch | None:
         """Returns the next batch of an epoch, or None at its end."""
@@ -632,10 +631,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""
-        taker = self._batches
+        source = self._batches
         self._batches = None
-        if isinstance(taker, (DeviceBatches, PinnedBatches)) and taker.pid == os.getpid():
-            taker.close()
+        if isinstance(source, (DeviceBatches, PinnedBatches)) and source.pid == os.getpid():
+            source.close()
         if self._handle is not None:
             self._handle.close()
         else:

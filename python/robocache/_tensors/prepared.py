@@ -76,8 +76,17 @@ class Prepared:
     __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
     def __init__(
-        self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool
+        self, engine: _engine.Engine, number: int, tensors: int, scratch: int, keeps_gil: bool
     ) -> None:
+        """Stores an operation of the engine, which is closed when this object is freed.
+
+        Args:
+            engine: The engine of the operation.
+            number: The number of the operation in the engine.
+            tensors: The number of tensors, without the scratch memory.
+            scratch: The bytes of scratch memory, which is the last tensor. 0: none.
+            keeps_gil: Whether run() keeps the GIL. Only for launches, which do not wait.
+        """
         self.engine = engine
         self.number = number
         self.scratch = scratch
@@ -90,7 +99,7 @@ class Prepared:
         # A launch does not wait, so it keeps the GIL. An operation that computes or waits releases
         # the GIL. start(number, addresses, count, stream, address of the error text or None)
         # returns 0 or the status of an error.
-        self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
+        self.start = self.engine.launch if keeps_gil else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine.close_object, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
