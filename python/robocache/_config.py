@@ -81,10 +81,14 @@ def one_of(*allowed: Any) -> Check:
 def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
     """Returns a check for a dict by stream key.
 
-    With or_all, the check also accepts one value for all keys.
+    Args:
+        check: The check for each value.
+        what: What a key is called in messages; {} stands for the name of the option.
+        or_all: Whether the check also accepts one value for all keys.
     """
 
-    def table(name: str, v: Any, features: Iterable[str]) -> Any:
+    def check_table(name: str, v: Any, features: Iterable[str]) -> Any:
+        """Returns the dict with checked keys and values. features are the known keys."""
         if isinstance(v, Mapping):
             return {
                 _checks.check_key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
@@ -96,7 +100,7 @@ def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check
             )
         return check(name, v)
 
-    return _takes_keys(table)
+    return _takes_keys(check_table)
 
 
 def as_text(_: str, v: Any) -> str:
@@ -110,7 +114,8 @@ def list_of(check: Check, want: str, hint: str = "") -> Check:
     If want is not empty, the list must have an entry; want describes the list in messages.
     """
 
-    def of(name: str, v: Any) -> list[Any]:
+    def check_list(name: str, v: Any) -> list[Any]:
+        """Returns the checked entries. An invalid entry is reported like a list without entries."""
         try:
             out = [check(name, x) for x in v]
         except (TypeError, ValueError):  # Misuse is a ValueError.
@@ -119,7 +124,7 @@ def list_of(check: Check, want: str, hint: str = "") -> Check:
             raise Misuse(f"{name}={v!r}: expected {want}", hint=hint)
         return out
 
-    return of
+    return check_list
 
 
 def _check_drift(name: str, v: Any) -> Any:
