@@ -442,7 +442,10 @@ class Edit:
         )
 
     def recompute_stats(self) -> Edit:
-        """Computes the statistics again. All edits do this; alone, it copies everything else."""
+        """Computes the statistics again, and copies everything else.
+
+        Every other change also computes the statistics.
+        """
         return self._with_change("recompute-stats")
 
     def plan(self, dst: Any = None, **options: Any) -> EditReport:

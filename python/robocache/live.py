@@ -353,7 +353,8 @@ class _Converter:
             out = a.astype(self.dtype)
             if not has_dtype and a.dtype.kind == self.dtype.kind == "f":
                 return out
-            # The second cast alone does not find an int8 of -1 that became a uint8 of 255.
+            # Both comparisons are needed: an int8 of -1 becomes a uint8 of 255, and is equal again
+            # after the cast back.
             back = out.astype(a.dtype)
         nan = a.dtype.kind == self.dtype.kind == "f"
         if not (np.array_equal(back, a, nan) and np.array_equal(out, a, nan)):

@@ -133,7 +133,8 @@ def _interpolate(
         x = v0.to(compute)
         y = v.gather(1, b[..., None].expand(wide)).to(compute)
         w = w.to(compute)[..., None]
-        # float64, because it is not fused.
+        # The engine uses a fused multiply-add, which rounds once. torch has none, so the sum is
+        # computed in float64 and rounded.
         mixed = (w.double() * (y - x).double() + x.double()).to(compute)
         v0 = (
             torch.where(blend[..., None] & (w != 0), mixed, x)
