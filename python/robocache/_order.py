@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._batches import HostBatches
     from ._device import PinnedBatches
 
-__all__ = ["Located", "Ordered"]
+__all__ = ["Located", "OrderMixin"]
 
 
 class Located(NamedTuple):

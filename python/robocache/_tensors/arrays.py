@@ -13,7 +13,7 @@ import numpy as np
 
 from .._errors import Misuse, Unsupported
 
-__all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
+__all__ = ["HOST", "View", "imported_torch", "is_tensor", "view", "view_like", "writable_view"]
 
 HOST = -1  # The device number of host memory, as Tensor.get_device() returns it.
 
