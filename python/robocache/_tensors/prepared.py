@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from .. import _engine
 from .._errors import Unsupported, from_engine
 
-__all__ = ["Prepared", "Recent", "forget", "prepare", "raw_stream"]
+__all__ = ["Prepared", "Recent", "clear_caches", "prepare", "raw_stream"]
 
 V = TypeVar("V")
 
@@ -24,7 +24,8 @@ V = TypeVar("V")
 class Recent(Generic[V]):
     """A cache of recently used values, at most twice `size` of them.
 
-    A hit costs one lookup. When the newer half is full, the older half is dropped.
+    There are two dicts. A value that is used moves to the newer one, so a hit usually costs one
+    lookup. When the newer dict is full, it becomes the older one, whose values are dropped.
     """
 
     __slots__ = ("_new", "_old", "_size", "__weakref__")
