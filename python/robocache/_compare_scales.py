@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _MAX_DATASETS = 256  # The most datasets that are remembered.
 
-# By dataset and key: the first normalized part, and its normalization.
+# {URI of the dataset: {key: (part, normalization)}} of the first loader that normalized the key.
+# A part is the text of _describe_part.
 _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 

@@ -32,7 +32,10 @@ class OptionValues(dict[str, Any]):
                 self._add_group(keyword, group)
 
     def _add_group(self, keyword: str, group: Any) -> None:
-        """Adds the fields of a group. Raises Misuse if an option was already set."""
+        """Adds the fields of a group that are set. Raises Misuse if an option was already set.
+
+        The engine has a group of options.NESTED as one option, whose value is a dict.
+        """
         fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
         fields = {k: v for k, v in fields.items() if v is not None}
         if keyword in options.NESTED:

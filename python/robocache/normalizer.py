@@ -434,7 +434,8 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
         x = v.to(wide) if torch else v.astype(wide)
         x = x / _scalar_like(255, x, torch) if is_byte else x
 
-        # With one statistic for all channels, the image keeps its axes.
+        # The channels become the last axis. With one statistic for all of them, the image keeps its
+        # axes and gets a last axis of length 1.
         if n > 1:
             x = x.movedim(axis, -1) if torch else np.moveaxis(x, axis, -1)
         else:

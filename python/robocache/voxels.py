@@ -279,7 +279,7 @@ def _find_recent(
                 return None, plan, [a.data_ptr() for a in arrays]
         key, plan = ops.find_plan(options, arrays, _recent_plans)
         return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
-    except TypeError:  # An option that is not a plain value.
+    except TypeError:  # An option cannot be hashed.
         return None, None, []
 
 
@@ -490,9 +490,8 @@ class _DensePlan:
         return deliver(tuple(got), like)
 
 
-FRESH_MEMORY = (
-    1 << 20
-)  # Bytes from which new memory comes from the system, which fills it with zeros.
+# The bytes from which new memory comes from the system, which fills it with zeros.
+FRESH_MEMORY = 1 << 20
 
 
 def _prepare_dense(
@@ -557,7 +556,16 @@ def _prepare_sparse(
 
 
 class _SparsePlan:
-    """A prepared sparse grid; only addresses are missing."""
+    """A prepared sparse grid; only addresses are missing.
+
+    Attributes:
+        made: The operation and its results.
+        trim: Whether the result has as many rows as voxels were found. Otherwise it has `rows`.
+        stats: Whether the statistics of points are returned too.
+        featured: Whether voxels have features.
+        rows: The number of rows that are allocated.
+        tensor: Whether the results are torch tensors.
+    """
 
     def __init__(
         self, made: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
@@ -575,13 +583,12 @@ class _SparsePlan:
         stats = got.pop() if self.stats else None
         found = got.pop()
         if self.trim:
-            m = int(found[0])  # On a GPU this waits.
-            # A few rows must not keep a large buffer in memory.
-            got = [
-                (a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m]
-                for a in got
-            ]
-            found = m
+            count = int(found[0])  # On a GPU this waits.
+            got = [a[:count] for a in got]
+            if count < self.rows // 2:
+                # A view of few rows would keep the whole buffer in memory.
+                got = [a.clone() if self.tensor else a.copy() for a in got]
+            found = count
         sparse = SparseVoxels(
             deliver((got[0],), like),
             deliver((got[1],), like) if self.featured else None,
