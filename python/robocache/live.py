@@ -364,6 +364,7 @@ class _Converter:
         return out
 
     def _mismatch(self, want: str, got: str) -> Misuse:
+        """Returns the error for a value that does not fit the stream."""
         return Misuse(f"{self.key}: expected {want}, found {got}", {"stream": self.key})
 
 
