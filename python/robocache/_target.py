@@ -42,7 +42,7 @@ def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
         given["decode"] = decode
     if where.memory_budget is not None:
         given["memory_budget"] = where.memory_budget
-    for name, value in given.items():
+    for name, value in given.items():  # The first option is reported; the hint has all.
         fields = ", ".join(
             f"{k}={json.dumps(v, default=int)}" for k, v in {"decode": "gpu", **given}.items()
         )
