@@ -136,11 +136,13 @@ class _SequenceDataset(_Base):
         self.target_hz = float(exact)
         self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
         self._free_bytes = _cache_bytes(cache)  # The bytes that may still be kept.
-        # The bound that the caller gave; 0 for True.
+        # The bound in bytes that the caller gave; 0 if the caller gave True.
         self._cache_limit = 0 if cache is True else self._free_bytes
         self._kept_items: dict[int, Any] | None = {} if self._free_bytes else None
         features = dataset.features
         streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
+        # One sample of the MapDataset per sequence: its rate is that of the sequences, and each
+        # stream has a window of sequence_length rows.
         span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
         self._task = "task" if language and dataset.info.get("tasks") else None
         align: dict[str, Any] = {
@@ -171,14 +173,14 @@ class _SequenceDataset(_Base):
     def __getitem__(self, i: int) -> dict[str, Any]:
         if self._kept_items is None:
             return self._make_item(self.map[i])
-        k = self.map._index(i)
-        item = self._kept_items.get(k)
+        position = self.map._index(i)
+        item = self._kept_items.get(position)
         if item is None:
-            item = self._make_item(self.map[k])
+            item = self._make_item(self.map[position])
             size = _sample_bytes(item)
             if size <= self._free_bytes:
                 self._free_bytes -= size
-                self._kept_items[k] = item
+                self._kept_items[position] = item
         return dict(item)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -202,17 +204,19 @@ class _SequenceDataset(_Base):
                 out[role] = v[..., 0] if role == "rewards" and v.shape[-1] == 1 else v
             else:
                 out[role] = got[keys[0]]
+        # The streams of vectors, not of images.
         fused = [
             out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1
         ]
         if fused:
             out["fused"] = _stream_roles.join_streams(fused, axes)
         texts = got[self._task] if self._task else None
-        out["language"] = (
-            (texts if texts is not None else "")
-            if axes == 1
-            else (list(texts) if texts is not None else [""] * len(got["episode_id"]))
-        )
+        if axes == 1:
+            out["language"] = "" if texts is None else texts
+        elif texts is None:
+            out["language"] = [""] * len(got["episode_id"])
+        else:
+            out["language"] = list(texts)
         out["episode_id"] = got["episode_id"]
         for role, keys in self.roles.items():
             out[role + "_is_pad"] = _stream_roles.any_mask([got[k + "_is_pad"] for k in keys])
