@@ -60,6 +60,7 @@ class Result(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
+        # The attributes that this class and its bases declare.
         known = [
             n
             for kind in type(self).__mro__
@@ -627,7 +628,7 @@ def stats(
 def _hub_environment() -> dict[str, str]:
     """Returns the HF_* variables of this process.
 
-    The engine's environment is that of the time when it was loaded.
+    The engine's own copy of the environment may be older.
     """
     return {k: v for k, v in os.environ.items() if k.startswith("HF_")}
 

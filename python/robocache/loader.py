@@ -313,7 +313,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         # Whether some batches of the epoch were delivered, but not its end.
         self._epoch_is_open = False
         self._last_epoch = 0  # The epoch of the last delivered batch.
-        self._iterated = False
+        self._iterated = False  # Whether a `for` was begun.
         self._positioned = False  # Whether set_epoch or load_state_dict was called.
         self._pass_number = 0  # The number of the `for` that may receive batches.
         self._samples: Samples | None = None
@@ -328,7 +328,11 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         return Finisher(handle, _memory.torch_module(), self._target.device, self._target.kernels)
 
     def _create_loader(self) -> tuple[int, Any]:
-        """Creates the engine's loader, on the host's kernels or in ordinary memory if necessary."""
+        """Creates the engine's loader and returns its number and the engine's answer.
+
+        If the device cannot complete the batches, the host does. If the driver has no page-locked
+        memory, ordinary memory is used.
+        """
         try:
             answer = self._create_once()
         except Unsupported as why:
@@ -345,9 +349,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             answer = self._create_once()
         if self._raw:
             e = _engine.current_engine()
-            where = {"rows": self.batch_size, **self._target.kernels}
+            args = {"rows": self.batch_size, **self._target.kernels}
             try:
-                probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
+                # An operation that is prepared only to find out whether the kernels run.
+                probe = e.call("robocache_loader_finish", answer["loader"], args)[1]["op"]
             except Unsupported as why:
                 # The kernels do not run on the device: the host completes batches, and stats() has
                 # the reason.
@@ -424,12 +429,12 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             if self._iterated or self._positioned
             else None
         )
-        iterated, positioned, turn = self._iterated, self._positioned, self._pass_number
+        iterated, positioned, pass_number = self._iterated, self._positioned, self._pass_number
         self.close()
         self._reset_state()
         self._iterated = iterated
         self._positioned = positioned
-        self._pass_number = turn + 1
+        self._pass_number = pass_number + 1
         self._config.update(change)
         new = self._open().open()
         if state is not None:
@@ -449,7 +454,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "_samples",
         ):
             del state[name]
-        # The address belongs to this process.
+        # Without the address of the metrics, which this process serves.
         state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}
         return state
 
