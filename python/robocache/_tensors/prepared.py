@@ -131,14 +131,11 @@ def prepare(spec: dict[str, Any]) -> Prepared:
         try:
             e = _engine.current_engine()
             made = e.call("robocache_op_new", 0, spec)[1]
-            p = Prepared(
-                e,
-                made["op"],
-                len(spec["tensors"]),
-                made["scratch"],
-                spec["backend"] == "cuda" and not spec.get("validate"),
-            )
+            # A launch does not wait, unless the engine also checks the values.
+            is_launch = spec["backend"] == "cuda" and not spec.get("validate")
+            p = Prepared(e, made["op"], len(spec["tensors"]), made["scratch"], is_launch)
         except Unsupported as why:
+            # The prefix states that the caller chose the CUDA back end.
             if spec["backend"] != "cuda" or str(why).startswith("CUDA backend"):
                 raise
             raise Unsupported(f"CUDA backend requested but {why}", why.where, why.hint) from None
