@@ -52,7 +52,8 @@ def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS
     # Columns with a value.
     used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]
 
-    def line(tag: str, cells: list[Any]) -> str:
+    def table_row(tag: str, cells: list[Any]) -> str:
+        """Returns a row of the table without the empty columns."""
         return (
             "<tr>"
             + "".join(
@@ -64,8 +65,8 @@ def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS
     more = f"<div>… and {len(rows) - most} more</div>" if len(rows) > most else ""
     return (
         "<table>"
-        + line("th", head)
-        + "".join(line("td", r) for r in rows[:most])
+        + table_row("th", head)
+        + "".join(table_row("td", r) for r in rows[:most])
         + "</table>"
         + more
     )
@@ -125,6 +126,7 @@ def stream_plot(values: np.ndarray, label: str) -> str:
     low = float(finite.min())
     high = float(finite.max())
     scale = 60 / (high - low) if high > low and math.isfinite(high - low) else 0.0
+    # The rows are divided into parts of equal length, each 4 pixels wide.
     cuts = np.linspace(0, len(v), min(len(v), _POINTS) + 1).astype(int)
     drawn = ""
     for c in range(v.shape[1]):

@@ -139,6 +139,7 @@ class Live:
                 image or one of another size, or a timestamp far from the arrival.
         """
         converter = self._converters.get(key)
+        # The engine reports an unknown key.
         dtype, data = converter.convert(value) if converter else (None, _buffer(b""))
         shape = (ctypes.c_int64 * data.ndim)(*data.shape)
         self._send(
