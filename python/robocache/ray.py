@@ -277,7 +277,7 @@ def run(
     except ValueError as e:
         raise Misuse(f"program= gives no status: {e}", where) from None
     todo = list(_parse_shards(status.get("missing", "")))[::-1]  # The next shard is the last entry.
-    made = Run(
+    result = Run(
         {
             "total": status["total"],
             "done": status["total"] - len(todo),
@@ -302,6 +302,7 @@ def run(
     later: list[tuple[float, int, int]] = []  # A heap of retries: (time, shard, number of the try).
     try:
         while todo or running or later:
+            # Start tasks: first the retries whose pause is over, then new shards.
             while len(running) < in_flight and (todo or later and later[0][0] <= time.monotonic()):
                 if later and later[0][0] <= time.monotonic():
                     _, shard, tries = heapq.heappop(later)
@@ -315,12 +316,12 @@ def run(
                     resources=resources,
                     max_retries=0,
                 )
-                running[
-                    options.remote(program, ["run", *args, "--shard", str(shard), *threads])
-                ] = shard, tries
-            if not running:
+                command = ["run", *args, "--shard", str(shard), *threads]
+                running[options.remote(program, command)] = shard, tries
+            if not running:  # All remaining shards pause before a retry.
                 time.sleep(max(later[0][0] - time.monotonic(), 0.01))
                 continue
+            # Count the tasks that have ended, and plan their retries.
             for ref in ray.wait(list(running), num_returns=1, timeout=1)[0]:
                 shard, tries = running.pop(ref)
                 try:
@@ -330,34 +331,34 @@ def run(
                     code = None
                     failed = _convert_exception(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
-                    made["done"] += 1
-                    made["findings"] += code == 3
+                    result["done"] += 1
+                    result["findings"] += code == 3
                     continue
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
-                made["codes"][key] = made["codes"].get(key, 0) + 1
+                result["codes"][key] = result["codes"].get(key, 0) + 1
                 if code is not None:
                     may_succeed = code not in _FINAL_CODES
                 else:
                     may_succeed = isinstance(failed, (Temporary, ResourceLimit))
                 if tries <= retries and may_succeed:
-                    made["retries"] += 1
+                    result["retries"] += 1
                     longest = min(_PAUSE_SECONDS * 2 ** (tries - 1), 60 * _PAUSE_SECONDS)
                     due = time.monotonic() + random.uniform(0, longest)
                     heapq.heappush(later, (due, shard, tries + 1))
                     continue
                 if not partial:
                     raise failed
-                made["failed"] += 1
+                result["failed"] += 1
                 logging.getLogger("robocache").warning("shard %d is given up: %s", shard, failed)
     except BaseException as e:
         for ref in running:
             ray.cancel(ref, force=False)
         raise _convert_exception(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
     code, text = run_verb("commit", "--json", *(["--partial"] if partial else []))
-    made["committed"] = True
-    made["commit"] = Result(json.loads(text))
-    made["exit_code"] = code
-    return made
+    result["committed"] = True
+    result["commit"] = Result(json.loads(text))
+    result["exit_code"] = code
+    return result
 
 
 def _arrow_block(batch: dict[str, Any]) -> Any:
@@ -368,16 +369,11 @@ def _arrow_block(batch: dict[str, Any]) -> Any:
     from ray.data.block import BlockAccessor
 
     columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
-    for key, lengths in [
-        (k.removesuffix("_lengths"), v) for k, v in columns.items() if k.endswith("_lengths")
-    ]:
+    ragged = {k.removesuffix("_lengths"): v for k, v in columns.items() if k.endswith("_lengths")}
+    for key, lengths in ragged.items():
         for k in (key, key + "_times"):
-            if (
-                k in columns
-                and len(columns[k]) != len(lengths)
-                or k in columns
-                and columns[k].ndim == 1
-            ):
+            # A column that already has one entry per row needs no split.
+            if k in columns and (len(columns[k]) != len(lengths) or columns[k].ndim == 1):
                 parts = np.empty(len(lengths), object)
                 parts[:] = np.split(columns[k], np.cumsum(lengths)[:-1])
                 columns[k] = parts
@@ -545,9 +541,9 @@ def main() -> None:
     a = vars(p.parse_args())
     try:
         _connect_cluster(a.pop("address"))
-        made = run(a.pop("manifest"), **a)
-        print(json.dumps(made))
-        sys.exit(made["exit_code"])
+        result = run(a.pop("manifest"), **a)
+        print(json.dumps(result))
+        sys.exit(result["exit_code"])
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)
         sys.exit(
