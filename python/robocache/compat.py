@@ -134,7 +134,8 @@ def _resample_old(
         times, are_seconds = _check_times(times)
         all_seconds = all_seconds and are_seconds
         calls.append((name, data, times, first if first is not None and i == 0 else rule))
-    # The old functions computed with float seconds. Otherwise the clock is int64 nanoseconds.
+    # If all times are float seconds, the result is computed in seconds, as the old functions did.
+    # Otherwise it is computed in int64 nanoseconds.
     uses_seconds = all_seconds and mode != "mean"
     clock: dict[str, Any] = {"clock": "given", "epsilon": float(epsilon)} if uses_seconds else {}
     return _resampled(

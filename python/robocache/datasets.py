@@ -523,6 +523,7 @@ class RTXDataset(_SequenceDataset):
         self.num_episodes: int = n
 
     def _make_item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a sample with observations in their own dict."""
         return _stream_roles.nested_item(self._streams_by_role(got, 1), self.roles)
 
     def _nested_batch(self, got: Mapping[str, Any]) -> dict[str, Any]:
@@ -569,11 +570,12 @@ def _find_dataset(name: str | None, data_dir: Any, path: Any, how: Mapping[str, 
         )
     if (folder / name).is_dir():
         return open_dataset(folder / name, **how)
-    own = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
-    if own and (data_dir is not None or folder.name == name):
+    # The folder may itself be the dataset, or contain its versions.
+    is_dataset = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
+    if is_dataset and (data_dir is not None or folder.name == name):
         return open_dataset(folder, **how)
-    there = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    hint = _checks.nearest_names(name, there) if there else "the folder is empty"
+    known = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    hint = _checks.nearest_names(name, known) if known else "the folder is empty"
     raise NotFound(f"no dataset {name!r} in {root}", {"dataset": f"{root}/{name}"}, hint)
 
 
@@ -610,11 +612,12 @@ class RTXDataLoader(_SequenceLoader):
         split: str | None = "train",
         **kw: Any,
     ) -> None:
-        known = inspect.signature(RTXDataset.__init__).parameters
+        # Keywords of both classes belong to RTXDataset.
+        dataset_keywords = inspect.signature(RTXDataset.__init__).parameters
         of_loader = {
             k: kw.pop(k)
             for k in list(kw)
-            if k not in known and k in inspect.signature(Loader.__init__).parameters
+            if k not in dataset_keywords and k in inspect.signature(Loader.__init__).parameters
         }
         sequences = RTXDataset(dataset_name, split=split, **kw)
         of_loader.setdefault("shuffle", "global" if split == "train" else False)
@@ -633,7 +636,7 @@ def _thread_option(num_workers: Any) -> dict[str, Any]:
 
 
 class _EncodeVision:
-    """Converts a batch, with vision encoded as vectors by the caller's encoder."""
+    """Converts a batch of the engine, and replaces frames by the vectors of the caller's encoder."""
 
     def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
         self.sequences, self.encoder = sequences, encoder
