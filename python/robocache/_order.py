@@ -132,12 +132,11 @@ class OrderMixin:
         Returns:
             An int64 array of sample numbers.
         """
-        which = {} if rank is None else {"rank": operator.index(rank)}
+        rank_argument = {} if rank is None else {"rank": operator.index(rank)}
         # The order of an epoch does not depend on the ranks, but the share of a rank does.
         handle = self._open() if rank is None else self._open_for_use()
-        return _memory.batch_values(
-            handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which})
-        )["order"]
+        args = {"epoch": operator.index(epoch), **rank_argument}
+        return _memory.batch_values(handle.call("robocache_loader_order", args))["order"]
 
     def locate(self, samples: Any) -> Located:
         """Returns the places of samples.

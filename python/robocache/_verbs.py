@@ -427,7 +427,14 @@ def _plain_json(v: Any) -> Any:
 
 
 def run_verb(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
-    """Runs a verb of the command line in the engine and returns its answer."""
+    """Runs a verb of the command line in the engine and returns its answer.
+
+    Args:
+        verb: The verb, such as "inspect" or "edit undo".
+        args: The positional arguments.
+        options: The flags by name, with _ in place of -.
+        progress: Whether to show progress on stderr. None: if stderr is a terminal.
+    """
     terminal = sys.stderr.isatty() if progress is None else bool(progress)
     given = json.loads(json.dumps(options, default=_plain_json))
     try:

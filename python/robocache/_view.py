@@ -38,14 +38,10 @@ class View:
     url: str
 
     def __init__(self, args: list[str]) -> None:
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                filter(
-                    None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
-                )
-            ),
-        }
+        # The new process must import this package, also if it is not installed.
+        package_folder = str(Path(__file__).resolve().parents[1])
+        python_path = [package_folder, os.environ.get("PYTHONPATH")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, python_path))}
         with tempfile.TemporaryFile() as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "robocache", "view", "--json", *args],
