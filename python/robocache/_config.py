@@ -67,7 +67,7 @@ def check_options(
 
 
 def _takes_keys(check: Check) -> Check:
-    """Marks a check that also takes the known stream keys."""
+    """Marks a check that check_options also passes the known stream keys."""
     check.keyed = True  # type: ignore[attr-defined]
     return check
 

@@ -210,7 +210,8 @@ class DeviceBatches(ReadAhead):
         """
         to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
         self._copy_targets = [*to, *made]
-        # The copy waits for the allocation of its memory, and for the earlier users of the memory.
+        # The memory comes from the caller's stream, where earlier work may still use it. The copy
+        # waits for this work.
         self._ready_event.record(self._torch.cuda.current_stream(self._target))
         self._stream.wait_event(self._ready_event)
         self._move(to, host)

@@ -366,6 +366,7 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """
     torch = _memory.torch_module()
     for k, v in items.items():
+        # The first value decides whether the column becomes tensors.
         if (
             torch is not None
             and k not in LANGUAGE_KEYS

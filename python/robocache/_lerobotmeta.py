@@ -375,12 +375,18 @@ class LeRobotDatasetMetadata:
         )
 
     def _episode_file(self, files: Mapping[str, Any], ep_index: int) -> Path:
-        """Returns the path of an episode's file. Raises IndexError for an unknown episode."""
+        """Returns the path of an episode's file. Raises IndexError for an unknown episode.
+
+        Args:
+            files: The engine's table: "names" has the paths, and "of" the number of the path of
+                each episode. Without "of", there is one path per episode.
+            ep_index: The index of the episode. A negative number is a position from the end.
+        """
         n = self.total_episodes
-        i = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
-        if not 0 <= i < n:
+        position = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
+        if not 0 <= position < n:
             raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
-        file_index = i if files.get("of") is None else files["of"][i]
+        file_index = position if files.get("of") is None else files["of"][position]
         return Path(files["names"][file_index])
 
     def get_data_file_path(self, ep_index: int) -> Path:

@@ -642,6 +642,7 @@ class _EncodeVision:
         self.sequences, self.encoder = sequences, encoder
 
     def __call__(self, got: dict[str, Any]) -> dict[str, Any]:
+        """Returns the batch in the form of create_rtx_dataloader, with vectors as vision."""
         batch = self.sequences._flat_batch(got)
         frames = batch["vision"]
         if frames is None or frames.ndim != 5:
@@ -650,9 +651,10 @@ class _EncodeVision:
                 {"dataset": self.sequences.dataset.uri},
             )
         batch["vision"] = _stream_roles.encode_frames(frames, self.encoder)
-        batch["fused"] = _stream_roles.join_streams(
-            [batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2
-        )
+        parts = [batch["vision"]]
+        if batch["proprio"] is not None:
+            parts.append(batch["proprio"])
+        batch["fused"] = _stream_roles.join_streams(parts, 2)
         return batch
 
 

@@ -568,7 +568,10 @@ def _episode_text(v: Any) -> str:
 
 
 def _moment_text(name: str, v: Any) -> str | None:
-    """Returns a time of trim as text. Raises Misuse for an integer, whose unit is ambiguous."""
+    """Returns a time of trim as text: seconds, or rows such as "12r".
+
+    Raises Misuse for an integer, whose unit is ambiguous.
+    """
     if v is None or isinstance(v, str):
         return v
     if _checks.is_integer(v):

@@ -101,7 +101,7 @@ class ShardedSingleStepDataset:
         shard.
         """
         rng = np.random.default_rng(self.seed)
-        pieces: list[tuple[int, np.ndarray]] = []
+        pieces: list[tuple[int, np.ndarray]] = []  # (position of the episode, its steps).
         for e in rng.permutation(len(self._schema.usable)).tolist():
             steps = np.arange(int(self._schema.usable[e]))
             rng.shuffle(steps)

@@ -423,12 +423,11 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     def _recreate(self, **change: Any) -> None:
         """Creates the engine's loader again with other options, at the same position."""
         old = self._open()
+        # The position is that of the first batch that was not delivered.
         before = self._batches.first_pending_seq if isinstance(self._batches, ReadAhead) else 0
-        state = (
-            old.call("robocache_loader_state", {"before": before} if before else None)
-            if self._iterated or self._positioned
-            else None
-        )
+        state = None  # A loader at its start has no position to restore.
+        if self._iterated or self._positioned:
+            state = old.call("robocache_loader_state", {"before": before} if before else None)
         iterated, positioned, pass_number = self._iterated, self._positioned, self._pass_number
         self.close()
         self._reset_state()

@@ -490,13 +490,13 @@ def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
     """Returns the dtype of normalized values."""
     name = one.get("dtype", "float32")
     if torch is None:
-        # NumPy has no bfloat16.
+        # NumPy has no bfloat16: the result is float32.
         return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
 def _normalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Normalizes the values of one key."""
+    """Returns the normalized values v of one key. `one` is the entry of the key."""
     torch = _torch_of(v)
     x, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)
@@ -517,7 +517,7 @@ def _normalize_key(one: dict[str, Any], v: Any) -> Any:
 
 
 def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Inverts the normalization of one key."""
+    """Returns the values of one key before normalization. `one` is the entry of the key."""
     torch = _torch_of(v)
     y, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)

@@ -106,30 +106,30 @@ def _connect_cluster(address: str | None = None) -> Any:
     ray = _import_ray()
     if ray.is_initialized():
         return ray
-    at = address or os.environ.get("RAY_ADDRESS", "")
-    failed: list[BaseException | None] = []
+    cluster = address or os.environ.get("RAY_ADDRESS", "")
+    outcome: list[BaseException | None] = []  # Empty until Ray answers.
 
-    def join() -> None:
-        """Connects. Adds the exception to `failed`, or None after success."""
+    def connect() -> None:
+        """Connects. Adds the exception to `outcome`, or None after success."""
         try:
             ray.init(address=address, logging_level=logging.WARNING)
-            failed.append(None)
+            outcome.append(None)
         except BaseException as e:
-            failed.append(e)
+            outcome.append(e)
 
     try:
-        host, _, port = at.removeprefix("ray://").rpartition(":")
+        host, _, port = cluster.removeprefix("ray://").rpartition(":")
         if port.isdigit():
             socket.create_connection((host.strip("[]"), int(port)), 10).close()
-        joining = threading.Thread(target=join, daemon=True)
-        joining.start()
-        joining.join(_JOIN_SECONDS if at else None)
-        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
+        connecting = threading.Thread(target=connect, daemon=True)
+        connecting.start()
+        connecting.join(_JOIN_SECONDS if cluster else None)
+        e = outcome[0] if outcome else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
         if e is not None:
             raise e
     except (OSError, RuntimeError, SystemExit) as e:
         raise Temporary(
-            f"no Ray cluster at {at or 'this machine'}: {e}",
+            f"no Ray cluster at {cluster or 'this machine'}: {e}",
             hint="ray start --head, or another --address",
         ) from e
     except ValueError as e:

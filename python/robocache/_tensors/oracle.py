@@ -132,8 +132,7 @@ def _interpolate(
         first = torch.searchsorted(t, t[:, :1].contiguous(), right=True) - 1
         second = torch.searchsorted(t, t.gather(1, torch.minimum(first + 1, last)), right=True) - 1
         end = torch.searchsorted(t, t.gather(1, last)) - 1
-        # A line needs two different timestamps. It runs through the first or the last
-        # two of these.
+        # A line needs two different timestamps. It runs through the first or the last two of these.
         has_line = (t[:, :1] != t.gather(1, last)) & (n > 1)
         a = torch.where(before & has_line, first, torch.where(after & has_line, end, a))
         b = torch.where(before & has_line, second, torch.where(after & has_line, last, b))

@@ -229,7 +229,7 @@ for _key in ("CPU", "CUDA"):
 def _fake_fuse(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
-    """Returns results of fuse without data, for tracing."""
+    """Returns results of fuse without values, only with shapes and dtypes, for tracing."""
     spec = _parse_options(options)
     more = _named_extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
@@ -320,22 +320,23 @@ def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
 def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
     """Returns the gradients of fuse's inputs: those of the data, None for all others."""
     n = len(ctx.streams)
-    saved = ctx.saved_tensors
+    saved = ctx.saved_tensors  # The times of n streams, the targets, and all extras.
+    times, targets, all_extras = saved[:n], saved[n], saved[n + 1 :]
     spec = _parse_options(ctx.options)
-    more = _named_extras(spec, saved[n + 1 :])
+    named = _named_extras(spec, all_extras)
     out = []
     column = 0
     for i, (shape, dtype) in enumerate(ctx.streams):
         own = g[..., column : column + shape[-1]]
         column += shape[-1]
         options, epilogue = _single_stream(ctx.options, i)
-        extras = [v for k, v in more[i].items() if k != "samples"]
+        extras = [v for k, v in named[i].items() if k != "samples"]
         out.append(
             torch.ops.robocache.resample_backward(
-                _scale_gradient(own, epilogue), saved[i], saved[n], extras, shape, options, dtype
+                _scale_gradient(own, epilogue), times[i], targets, extras, shape, options, dtype
             )
         )
-    return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
+    return out, [None] * n, None, [None] * len(all_extras), None, None, None
 
 
 def _setup_resample(ctx: Any, inputs: Any, output: Any) -> None:
