@@ -25,15 +25,20 @@ def warn_if_scales_differ(
     """Warns about keys that another part of the same dataset normalizes with different numbers.
 
     Compares the loaders that were created in this process.
+
+    Args:
+        datasets: The dataset of each source of the loader.
+        configs: The configuration of each source.
+        normalizers: The engine's description of the normalization of each source.
     """
     for ds, config, normalizer in zip(datasets, configs, normalizers):
         part = _describe_part(ds, config)
-        before = _seen.setdefault(ds.uri, {})
-        own_keys = {to: own for own, to in config.get("rename", {}).items()}
+        seen = _seen.setdefault(ds.uri, {})
+        stored_keys = {to: own for own, to in config.get("rename", {}).items()}
         differing = []
         for key, one in normalizer["keys"].items():
-            name = own_keys.get(key, key)
-            other_part, other = before.setdefault(name, (part, one))
+            stored_key = stored_keys.get(key, key)
+            other_part, other = seen.setdefault(stored_key, (part, one))
             if (
                 other_part != part
                 and other["mode"] == one["mode"]
@@ -46,7 +51,7 @@ def warn_if_scales_differ(
             _warned.add((ds.uri, part))
             key, other, one = differing[0]
             numbers = zip(zip(one["shift"], one["scale"]), zip(other["shift"], other["scale"]))
-            i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)
+            i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)  # The column to show.
             warnings.warn(
                 f"normalize: {ds.uri!r}: this part has other numbers than another part for "
                 f"{', '.join(repr(k) for k, _, _ in differing)} "

@@ -277,7 +277,8 @@ def row_table(
     """Returns the rows of the columns in features.
 
     The result is a datasets.Dataset with lerobot's types and torch transform. Without that package,
-    it is a TableView. Images that take more than budget bytes as stored are left out, with a warning.
+    it is a TableView. If the stored images take more than budget bytes, they are left out, with a
+    warning.
 
     Args:
         dataset: The dataset.

@@ -30,8 +30,8 @@ EMBODIMENT_IDS = {
     27: "xdof_relative_eef_relative_joint xdof_relative_eef_relative_joint_subtask",
 }
 
-# The fields of a model configuration that Loader uses. The values are the defaults: those with which
-# GR00T fine-tunes N1.7.
+# The fields of a model configuration that Loader uses, with their defaults. These are the values of
+# GR00T's fine-tuning of N1.7.
 SETTINGS = {
     "use_percentiles": True,
     "clip_outliers": True,

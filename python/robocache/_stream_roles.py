@@ -45,7 +45,10 @@ def _is_image(f: Feature) -> bool:
 
 
 def _is_depth(f: Feature) -> bool:
-    """Reports whether a stream holds depth images: declared as depth, or one channel not of uint8."""
+    """Reports whether a stream holds depth images.
+
+    These are declared as depth, or have one channel of another dtype than uint8.
+    """
     return _is_image(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
 
 

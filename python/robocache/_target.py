@@ -56,6 +56,10 @@ def find_target(where: options.Device, decode: str | None) -> Target:
     """Returns the device that device= names.
 
     Raises Misuse or Unsupported if it is not available.
+
+    Args:
+        where: device= of the caller.
+        decode: Where images are decoded, as the caller chose it; None: the default.
     """
     pin = (
         None

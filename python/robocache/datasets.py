@@ -636,7 +636,7 @@ def _thread_option(num_workers: Any) -> dict[str, Any]:
 
 
 class _EncodeVision:
-    """Converts a batch of the engine, and replaces frames by the vectors of the caller's encoder."""
+    """Converts a batch of the engine, and replaces frames by vectors of the caller's encoder."""
 
     def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
         self.sequences, self.encoder = sequences, encoder

@@ -203,13 +203,14 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         inherited = sources.inherited
         if self._mix is not None:
             given["normalize"] = _sources.share_normalizer(self._mix, normalize)
-        own = _config.sample_config(self._features, given)
+        own = _config.sample_config(self._features, given)  # The options that were given here.
         if self._mix is not None and "stats" in own:
             raise Misuse(
                 "Statistics(values=…) of a mixture",
                 hint="give it to each robocache.Mix; statistics=robocache.Statistics(compute=True) "
                 "may stand here",
             )
+        # Statistics that were given here replace those of a MapDataset that is the source.
         if own.get("compute_stats"):
             inherited.pop("stats", None)
         if "stats" in own:
@@ -223,8 +224,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._rank_resolver = RankResolver(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
-        self._target = found = find_target(where, self._config.get("decode"))
-        self._config.update(found.config)
+        self._target = find_target(where, self._config.get("decode"))
+        self._config.update(self._target.config)
         self._host_reason: str | None = None  # Why the host completes the batches for a device.
         self._reset_state()
         self._open().open()

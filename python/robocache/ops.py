@@ -449,29 +449,34 @@ def needs_torch_operators(torch: Any, streams: Sequence[Any], target_times: Any)
     """Reports whether a call must use torch's operators.
 
     This is the case if the call is traced, needs a gradient, or has tensors of a subclass.
+
+    Args:
+        torch: The module torch.
+        streams: The name, data, times and options of each stream. Ragged data is a list.
+        target_times: The target times, or None.
     """
     if torch.compiler.is_compiling():
         return any(
-            isinstance(s[1], torch.Tensor)
-            or isinstance(s[1], (list, tuple))
-            and isinstance(s[1][0], torch.Tensor)
-            for s in streams
+            isinstance(data, torch.Tensor)
+            or isinstance(data, (list, tuple))
+            and isinstance(data[0], torch.Tensor)
+            for _, data, _, _ in streams
         )
-    data = [
-        p
-        for s in streams
-        for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],))
-        if isinstance(p, torch.Tensor)
+    tensors = [
+        part
+        for _, data, _, _ in streams
+        for part in (data if isinstance(data, (list, tuple)) else (data,))
+        if isinstance(part, torch.Tensor)
     ]
-    if not data:
+    if not tensors:
         return False
-    reject_tangents(torch, data)
-    if _is_traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
+    reject_tangents(torch, tensors)
+    if _is_traced(torch) or torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(
         isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested
-        for t in (*data, *(s[2] for s in streams), target_times)
+        for t in (*tensors, *(s[2] for s in streams), target_times)
     )
 
 
