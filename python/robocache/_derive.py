@@ -244,8 +244,8 @@ class _Derivation:
             shape = [int(n) for n in first.shape[1:]] or [1]
             stream = self._stream(key, first.dtype.name, shape, Path(path), sha)
             if folder is not None:
-                file = self._keep(folder, path, name, stream, sorted(used or ()), inputs, content)
-                stream["file"] = str(file)
+                kept = self._keep(folder, path, name, stream, sorted(used or ()), inputs, content)
+                stream["file"] = str(kept)
             return stream
         except BaseException:
             Path(path).unlink(missing_ok=True)

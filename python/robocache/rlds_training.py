@@ -417,7 +417,7 @@ def _open_tables(
         train: Whether to use the training or the validation split.
         traj_transform_kwargs: As in make_single_dataset.
     """
-    options = {
+    options: dict[str, Any] = {
         "num_parallel_calls": None,
         "subsample_length": None,
         "task_augment_strategy": None,
