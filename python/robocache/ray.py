@@ -372,7 +372,7 @@ def _arrow_block(batch: dict[str, Any]) -> Any:
     ragged = {k.removesuffix("_lengths"): v for k, v in columns.items() if k.endswith("_lengths")}
     for key, lengths in ragged.items():
         for k in (key, key + "_times"):
-            # A column that already has one entry per row needs no split.
+            # A column with one entry per row and several axes is divided already.
             if k in columns and (len(columns[k]) != len(lengths) or columns[k].ndim == 1):
                 parts = np.empty(len(lengths), object)
                 parts[:] = np.split(columns[k], np.cumsum(lengths)[:-1])

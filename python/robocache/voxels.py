@@ -465,16 +465,15 @@ def _total_memory(like: View) -> int:
 def dense_shape(
     call: _VoxelCall, spec: Mapping[str, Any], dtype: Any, out: Any
 ) -> tuple[tuple[int, ...], str]:
-    """Returns the shape and the dtype of a dense result."""
+    """Returns the shape and the dtype of a dense result. With bits, it is a flat array of bytes."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
     if dtype is not None:
         kind = _rules.dtype_name(dtype)
     elif out is not None and call.mode == "occupancy" and not spec["bits"]:
         kind = _arrays.view("out", out).dtype
     if spec["bits"]:
-        cells = int(
-            np.prod([call.batch or 0 if call.batch is not None else 1, *spec["grid"]], dtype=object)
-        )
+        entries = 1 if call.batch is None else call.batch
+        cells = int(np.prod([entries, *spec["grid"]], dtype=object))
         return ((cells + 7) // 8,), kind
     shape = [] if call.batch is None else [call.batch]
     return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind

@@ -278,7 +278,13 @@ def dtype_name(dtype: Any) -> str:
 
 
 def choose_backend(backend: Any, device: int, what: str = "the data") -> str:
-    """Returns the back end for memory on a device (-1: the host): "cpu", "cuda" or "pytorch"."""
+    """Returns the back end for memory on a device: "cpu", "cuda", "pytorch" or "reference".
+
+    Args:
+        backend: backend= of the caller. "reference", for tests and benchmarks, needs host memory.
+        device: The number of the CUDA device; -1: the host.
+        what: What is in this memory, for messages.
+    """
     if backend is not None and backend not in BACKENDS and backend != "reference":
         raise Misuse(
             f"Invalid backend {backend!r} (Unknown backend): "

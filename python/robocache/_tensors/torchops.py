@@ -463,22 +463,22 @@ def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _Trace
         given: The options of the stream, including lengths, offsets and augment's samples.
     """
     rule = dict(given)
-    more = {
+    extras = {
         "lengths": rule.pop("lengths", None),
         "offsets": rule.pop("offsets", None),
         "samples": None,
     }
     if rule.get("augment") is not None:
         rule["augment"] = dict(rule["augment"])
-        more["samples"] = rule["augment"].pop("samples", None)
+        extras["samples"] = rule["augment"].pop("samples", None)
     if isinstance(d, (list, tuple)):
-        more["offsets"] = [0]
+        extras["offsets"] = [0]
         for part in d:
-            more["offsets"].append(more["offsets"][-1] + part.shape[0])
+            extras["offsets"].append(extras["offsets"][-1] + part.shape[0])
         d = torch.cat(list(d))
         t = torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
     elif d.is_nested:
-        more["offsets"] = d.offsets()
+        extras["offsets"] = d.offsets()
         d = d.values()
         t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
     if not isinstance(d, torch.Tensor):
@@ -488,25 +488,25 @@ def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _Trace
         )
     if torch.compiler.is_compiling():
         rule = as_constant(rule)
-    ragged = more["offsets"] is not None
-    if not 1 <= d.dim() <= (2 if ragged else 3):
+    is_ragged = extras["offsets"] is not None
+    if not 1 <= d.dim() <= (2 if is_ragged else 3):
         raise Misuse(
             f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
             {"tensor": name},
         )
-    rank = 3 if ragged else d.dim()
+    rank = 3 if is_ragged else d.dim()
     if d.dim() == 1:
         d = d[:, None]
-    if d.dim() == 2 and not ragged:
+    if d.dim() == 2 and not is_ragged:
         d = d[None]
-    has = tuple(k for k in ("lengths", "offsets", "samples") if more[k] is not None)
+    has = tuple(k for k in ("lengths", "offsets", "samples") if extras[k] is not None)
     return _TracedStream(
         name=name,
         data=d,
         times=tensor_like("times", t, d),
         rule=rule,
         has=has,
-        extras=[tensor_like(k, more[k], d) for k in has],
+        extras=[tensor_like(k, extras[k], d) for k in has],
         channels=as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1,
         rank=rank,
     )
