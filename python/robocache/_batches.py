@@ -137,7 +137,8 @@ class HostBatches:
                 values.insert(position, column)
             taken = DeliveredBatch(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
-            # The batch is a redelivery: an exception came before the acknowledgement.
+            # If an exception came before the acknowledgement, the engine delivers the same batch
+            # again.
             if into and into[-1].seq == seq:
                 into.pop()
             into.append(taken)
@@ -146,36 +147,38 @@ class HostBatches:
 
     def _numpy_columns(self, capsules: list[Any], rows: int) -> list[Any]:
         """Returns the numeric columns of a batch as NumPy arrays."""
-        first = [
-            _memory.first_extent(c) if f.get("ragged") else rows
-            for c, f in zip(capsules, self._tensors)
-        ]
-        return [
-            _memory.capsule_to_array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
-            for c, f, n in zip(capsules, self._tensors, first)
-        ]
+        columns = []
+        for capsule, field in zip(capsules, self._tensors):
+            if field.get("ragged"):
+                # The first axis joins the values of all rows.
+                shape = (_memory.first_extent(capsule), *field["shape"][1:])
+            else:
+                shape = (rows, *field["shape"])
+            columns.append(_memory.capsule_to_array(capsule, field["dtype"], shape))
+        return columns
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
         """Returns the text columns with their positions among the fields.
 
-        robocache.h describes the layout of blob.
+        robocache.h describes the layout of blob. A column has the number of distinct texts, their
+        size in bytes, the length of each, the number of the text of each row (if there is more than
+        one text), and the texts, padded to a multiple of 4 bytes.
         """
         found: list[tuple[int, list[Any]]] = []
-        at = 0
+        offset = 0
         for position, is_json in self._texts:
-            distinct, size = struct.unpack_from("<ii", blob, at)
-            lengths = struct.unpack_from(f"<{distinct}i", blob, at + 8)
-            at += 8 + 4 * distinct
-            codes: tuple[int, ...] | None = None
+            distinct, size = struct.unpack_from("<ii", blob, offset)
+            lengths = struct.unpack_from(f"<{distinct}i", blob, offset + 8)
+            offset += 8 + 4 * distinct
+            codes: tuple[int, ...] | None = None  # None: all rows have the same text.
             if distinct > 1:
-                codes = struct.unpack_from(f"<{rows}i", blob, at)
-                at += 4 * rows
+                codes = struct.unpack_from(f"<{rows}i", blob, offset)
+                offset += 4 * rows
             texts = []
-            end = at
             for n in lengths:
-                texts.append(str(blob[end : end + n], "utf-8", "replace"))
-                end += n
-            at = end + (-size) % 4
+                texts.append(str(blob[offset : offset + n], "utf-8", "replace"))
+                offset += n
+            offset += (-size) % 4
             column = texts * rows if codes is None else [texts[c] for c in codes]
             # Each row gets its own value: a change to the value of one row must not affect another
             # row.

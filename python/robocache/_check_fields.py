@@ -38,9 +38,10 @@ def _unknown_field_hint(cls: type[Any], name: str, known: list[str]) -> str:
 
 
 def check_field_names(cls: type[T]) -> type[T]:
-    """Makes a group raise Misuse for an unknown field or a positional value.
+    """Makes the class of an option group raise Misuse for an unknown or unnamed field.
 
-    The message shows how to write the call.
+    Fields that are not keyword-only may be given without their name. The message shows how to write
+    the call.
     """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     known = [f.name for f in fields]

@@ -178,7 +178,7 @@ def duration_text(name: str, v: Any) -> str:
 def check_seconds(name: str, v: Any) -> Any:
     """Returns a duration as seconds, or as text in whole nanoseconds.
 
-    Accepts the same values as nanoseconds(). A number stays seconds with all its digits; text
+    Accepts the same values as to_nanoseconds(). A number stays seconds with all its digits; text
     becomes nanoseconds.
     """
     ns = to_nanoseconds(name, v)

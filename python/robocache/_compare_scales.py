@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _MAX_DATASETS = 256  # The most datasets that are remembered.
 
-# By dataset and key: the first normalized part, and its normalization.
+# {URI of the dataset: {key: (part, normalization)}} of the first loader that normalized the key.
+# A part is the text of _describe_part.
 _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 
@@ -24,15 +25,20 @@ def warn_if_scales_differ(
     """Warns about keys that another part of the same dataset normalizes with different numbers.
 
     Compares the loaders that were created in this process.
+
+    Args:
+        datasets: The dataset of each source of the loader.
+        configs: The configuration of each source.
+        normalizers: The engine's description of the normalization of each source.
     """
     for ds, config, normalizer in zip(datasets, configs, normalizers):
         part = _describe_part(ds, config)
-        before = _seen.setdefault(ds.uri, {})
-        own_keys = {to: own for own, to in config.get("rename", {}).items()}
+        seen = _seen.setdefault(ds.uri, {})
+        stored_keys = {to: own for own, to in config.get("rename", {}).items()}
         differing = []
         for key, one in normalizer["keys"].items():
-            name = own_keys.get(key, key)
-            other_part, other = before.setdefault(name, (part, one))
+            stored_key = stored_keys.get(key, key)
+            other_part, other = seen.setdefault(stored_key, (part, one))
             if (
                 other_part != part
                 and other["mode"] == one["mode"]
@@ -45,7 +51,7 @@ def warn_if_scales_differ(
             _warned.add((ds.uri, part))
             key, other, one = differing[0]
             numbers = zip(zip(one["shift"], one["scale"]), zip(other["shift"], other["scale"]))
-            i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)
+            i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)  # The column to show.
             warnings.warn(
                 f"normalize: {ds.uri!r}: this part has other numbers than another part for "
                 f"{', '.join(repr(k) for k, _, _ in differing)} "

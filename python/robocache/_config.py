@@ -59,16 +59,15 @@ def check_options(
         if (value := given.get(name)) is None:
             continue
         label = labels.get(name, name)
-        settled = (
-            check(label, value, features) if getattr(check, "keyed", False) else check(label, value)
-        )
-        if settled is not None:
-            out[name] = settled
+        takes_keys = getattr(check, "keyed", False)
+        checked = check(label, value, features) if takes_keys else check(label, value)
+        if checked is not None:
+            out[name] = checked
     return out
 
 
 def _takes_keys(check: Check) -> Check:
-    """Marks a check that also takes the known stream keys."""
+    """Marks a check that check_options also passes the known stream keys."""
     check.keyed = True  # type: ignore[attr-defined]
     return check
 
@@ -81,10 +80,14 @@ def one_of(*allowed: Any) -> Check:
 def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
     """Returns a check for a dict by stream key.
 
-    With or_all, the check also accepts one value for all keys.
+    Args:
+        check: The check for each value.
+        what: What a key is called in messages; {} stands for the name of the option.
+        or_all: Whether the check also accepts one value for all keys.
     """
 
-    def table(name: str, v: Any, features: Iterable[str]) -> Any:
+    def check_table(name: str, v: Any, features: Iterable[str]) -> Any:
+        """Returns the dict with checked keys and values. features are the known keys."""
         if isinstance(v, Mapping):
             return {
                 _checks.check_key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
@@ -96,7 +99,7 @@ def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check
             )
         return check(name, v)
 
-    return _takes_keys(table)
+    return _takes_keys(check_table)
 
 
 def as_text(_: str, v: Any) -> str:
@@ -110,7 +113,8 @@ def list_of(check: Check, want: str, hint: str = "") -> Check:
     If want is not empty, the list must have an entry; want describes the list in messages.
     """
 
-    def of(name: str, v: Any) -> list[Any]:
+    def check_list(name: str, v: Any) -> list[Any]:
+        """Returns the checked entries. An invalid entry is reported like a list without entries."""
         try:
             out = [check(name, x) for x in v]
         except (TypeError, ValueError):  # Misuse is a ValueError.
@@ -119,7 +123,7 @@ def list_of(check: Check, want: str, hint: str = "") -> Check:
             raise Misuse(f"{name}={v!r}: expected {want}", hint=hint)
         return out
 
-    return of
+    return check_list
 
 
 def _check_drift(name: str, v: Any) -> Any:
@@ -142,7 +146,11 @@ def _check_drift(name: str, v: Any) -> Any:
 def _check_rotations(name: str, v: Any) -> list[dict[str, Any]]:
     """Returns a list of {"at", "form"}, from one form or a list of (first channel, form)."""
     out = []
-    for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
+    if isinstance(v, str):
+        rotations: Any = [(0, v)]
+    else:
+        rotations = v if isinstance(v, (list, tuple)) else [v]
+    for r in rotations:
         at: Any = None
         form: Any = None
         if isinstance(r, Mapping) and set(r) == {"at", "form"}:
@@ -255,6 +263,7 @@ def _check_offsets(name: str, v: Any, want: str = "a list of seconds for each ke
     try:
         out = [] if isinstance(v, (str, bytes, Mapping)) else [check_seconds(name, x) for x in v]
     except (TypeError, ValueError) as e:  # Misuse is a ValueError.
+        # Only the error of a number that is meant as nanoseconds has a hint.
         if isinstance(e, Misuse) and e.hint:
             raise
         out = []
@@ -264,9 +273,10 @@ def _check_offsets(name: str, v: Any, want: str = "a list of seconds for each ke
 
 
 def _check_window(name: str, w: Any) -> Any:
-    """Checks one entry of windows=.
+    """Returns one entry of windows= in the engine's form.
 
-    A tuple is a span, (from, to) or (from, to, count). A list holds offsets.
+    A tuple is a span, (from, to) or (from, to, count), and becomes {"span", "count"}. This dict is
+    accepted too. A list holds offsets.
     """
     want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
     if (
@@ -275,14 +285,14 @@ def _check_window(name: str, w: Any) -> Any:
         and isinstance(w.get("span"), (tuple, list))
     ):
         w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
-    if (
-        isinstance(w, Mapping)
-        or isinstance(w, tuple)
-        and (len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1))
-    ):
+    is_bad_span = isinstance(w, tuple) and (
+        len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1)
+    )
+    if isinstance(w, Mapping) or is_bad_span:
         raise Misuse(f"{name}={w!r}: expected {want}")
     if not isinstance(w, tuple):
-        return w if isinstance(w, list) and not w else _check_offsets(name, w, want)
+        is_empty_list = isinstance(w, list) and not w
+        return w if is_empty_list else _check_offsets(name, w, want)
     return {
         "span": _check_offsets(name, w[:2], want),
         **({"count": int(w[2])} if len(w) == 3 else {}),
@@ -353,7 +363,6 @@ def _plain_augment(name: str, v: Any) -> Any:
     return int(v) if is_integer(v) else check_real(name, v, "a finite number, a list or a dict")
 
 
-# The options of a sample.
 def _check_beyond(name: str, v: Any) -> Any:
     """Returns a rule, or {key: rule}. The engine knows the keys, which may be vectors."""
     rule = one_of(*get_args(Beyond))
@@ -381,6 +390,7 @@ def _check_segments(name: str, v: Any) -> dict[str, list[list[int | None]]]:
     return segments
 
 
+# The options of a sample.
 SAMPLE: dict[str, Check] = {
     "normalize": _check_normalize,
     "keys": _check_keys,

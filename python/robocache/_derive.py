@@ -121,7 +121,15 @@ def _chosen_positions(dataset: Dataset, episodes: Any, split: str | None) -> np.
 
 
 class _Derivation:
-    """The computation of all derived streams of a dataset."""
+    """The computation of all derived streams of a dataset.
+
+    With a folder, values are kept as <function hash>-<content hash>.bin. A .json file of the same
+    name, the record, has the hash of the rows that the function read.
+
+    Attributes:
+        positions: The positions of the episodes to derive, without those that could not be read.
+        lengths: The number of rows of every episode of the dataset.
+    """
 
     def __init__(
         self,
@@ -147,6 +155,7 @@ class _Derivation:
         return out
 
     def _arrays(self, position: int) -> EpisodeArrays:
+        """Returns the arrays of the episode at a position."""
         return EpisodeArrays(self.dataset, position)
 
     def _input_hash(self, name: str, keys: list[str]) -> str:
@@ -158,7 +167,12 @@ class _Derivation:
         return h.hexdigest()
 
     def _cached(self, key: str, name: str | None) -> dict[str, Any] | None:
-        """Returns a stream that was derived before from the same rows, or None."""
+        """Returns a stream that was derived before from the same rows, or None.
+
+        Args:
+            key: The key of the stream.
+            name: The hash of the function; None: it has none, so nothing is reused.
+        """
         if name is None or self.folder is None:
             return None
         for record in sorted((self.folder / "derived").glob(f"{name[:24]}-*.json")):
@@ -177,22 +191,31 @@ class _Derivation:
         return None
 
     def _stream(self, key: str, dtype: str, shape: list[int], file: Path, sha: str) -> dict:
+        """Returns the engine's description of a derived stream. No positions: all episodes."""
+        stream = {"key": key, "dtype": dtype, "shape": shape, "file": str(file), "hash": sha}
         positions = self.positions.tolist()
-        return {"key": key, "dtype": dtype, "shape": shape, "file": str(file), "hash": sha} | (
-            {} if len(positions) == len(self.lengths) else {"positions": positions}
-        )
+        return stream if len(positions) == len(self.lengths) else stream | {"positions": positions}
 
     def _compute(self, key: str, fn: Any, name: str | None) -> dict[str, Any]:
-        """Calls the function for each episode, and writes its values to a file."""
-        place = None
+        """Calls the function for each episode, and writes its values to a file.
+
+        Args:
+            key: The key of the stream.
+            fn: The function of EpisodeArrays.
+            name: The hash of the function; None: the values cannot be reused.
+
+        Returns:
+            The engine's description of the stream.
+        """
+        folder = None  # The directory that keeps the file; None: the file is temporary.
         if self.folder is not None and name is not None:
-            place = self.folder / "derived"
-            place.mkdir(parents=True, exist_ok=True)
-        fd, path = tempfile.mkstemp(prefix="robocache-derive-", suffix=".bin", dir=place)
+            folder = self.folder / "derived"
+            folder.mkdir(parents=True, exist_ok=True)
+        fd, path = tempfile.mkstemp(prefix="robocache-derive-", suffix=".bin", dir=folder)
         content, inputs = hashlib.sha256(), hashlib.sha256((name or "").encode())
-        first: np.ndarray | None = None
-        used: set[str] | None = None
-        good = []
+        first: np.ndarray | None = None  # The values of the first episode.
+        used: set[str] | None = None  # The keys that the function read from the last episode.
+        good = []  # The positions of the episodes that were read.
         try:
             with os.fdopen(fd, "wb") as file:
                 for position in self.positions.tolist():
@@ -208,20 +231,21 @@ class _Derivation:
                     file.write(memoryview(values).cast("B") if values.size else b"")
                     content.update(values.tobytes())
                     if used is not None and used != set(arrays.used):
-                        name = None  # The rows that it reads depend on values: not cached.
+                        # The values decide which streams are read. No record: the record's hash
+                        # covers the same streams of every episode.
+                        name = None
                     used = set(arrays.used)
                     _hash_arrays(inputs, position, {k: arrays.used[k] for k in sorted(used)})
             if first is None:
                 raise Misuse(f"derive[{key!r}]: no episode to derive", {"stream": key})
             self.positions = np.array(good)
-            what = f"{key} {first.dtype.str} {first.shape[1:]} {self._row_counts()}"
-            sha = hashlib.sha256((what + content.hexdigest()).encode()).hexdigest()[:24]
+            layout = f"{key} {first.dtype.str} {first.shape[1:]} {self._row_counts()}"
+            sha = hashlib.sha256((layout + content.hexdigest()).encode()).hexdigest()[:24]
             shape = [int(n) for n in first.shape[1:]] or [1]
             stream = self._stream(key, first.dtype.name, shape, Path(path), sha)
-            if place is not None:
-                stream["file"] = str(
-                    self._keep(place, path, name, stream, sorted(used or ()), inputs, content)
-                )
+            if folder is not None:
+                kept = self._keep(folder, path, name, stream, sorted(used or ()), inputs, content)
+                stream["file"] = str(kept)
             return stream
         except BaseException:
             Path(path).unlink(missing_ok=True)
@@ -233,7 +257,7 @@ class _Derivation:
 
     def _keep(
         self,
-        place: Path,
+        folder: Path,
         path: str,
         name: str | None,
         stream: Mapping[str, Any],
@@ -241,23 +265,44 @@ class _Derivation:
         inputs: Any,
         content: Any,
     ) -> Path:
-        """Names the file by its content, and writes the record that finds it again."""
+        """Names the file by its content, and writes the record that _cached reads.
+
+        Args:
+            folder: The directory of both files.
+            path: The temporary file with the values.
+            name: The hash of the function; None: there is no record.
+            stream: The engine's description of the stream.
+            used: The keys that the function read.
+            inputs: The hash of the function and the rows that it read.
+            content: The hash of the values.
+
+        Returns:
+            The new path of the file.
+        """
         stem = (name or "values")[:24] + "-" + stream["hash"]
-        file = place / f"{stem}.bin"
+        file = folder / f"{stem}.bin"
         os.replace(path, file)
         if name is not None:
             record = {k: stream[k] for k in ("dtype", "shape", "hash")}
             record |= {"inputs": used, "input_hash": inputs.hexdigest()}
             record["content"] = content.hexdigest()
-            part = place / f"{stem}.{os.getpid()}.part"
+            part = folder / f"{stem}.{os.getpid()}.part"
             part.write_text(json.dumps(record))
-            os.replace(part, place / f"{stem}.json")
+            os.replace(part, folder / f"{stem}.json")
         return file
 
     def _values(
         self, key: str, fn: Any, arrays: EpisodeArrays, position: int, first: np.ndarray | None
     ) -> np.ndarray:
-        """Returns the checked values of one episode."""
+        """Returns the checked values of one episode, contiguous and little-endian.
+
+        Args:
+            key: The key of the stream.
+            fn: The function.
+            arrays: The arrays of the episode.
+            position: The position of the episode.
+            first: The values of the first episode, whose dtype and shape all must have, or None.
+        """
         episode = int(self.dataset.episode_indices[position])
         where = {"dataset": self.dataset.uri, "episode": episode, "stream": key}
         try:
@@ -306,10 +351,10 @@ def _hash_arrays(h: Any, position: int, arrays: Mapping[str, np.ndarray]) -> Non
 
 
 def _function_hash(fn: Any) -> str | None:
-    """Returns a hash of a function and all that it refers to.
+    """Returns a hash of a function and of everything that it refers to.
 
-    Returns None if some of it cannot be identified, such as an object or a module of the user:
-    then its values are computed at each opening.
+    Returns None if the hash cannot include everything, such as an object or a module of the user.
+    Then the values are computed at each opening.
     """
     h = hashlib.sha256(f"derive 1 {sys.version_info[:2]} {np.__version__}".encode())
     try:

@@ -55,9 +55,9 @@ class _RunningCopy:
         self.stream = stream  # The stream on which the memory was allocated.
 
 
-def _wait_for_copies(*flights: deque[DeliveredBatch]) -> None:
+def _wait_for_copies(*queues: deque[DeliveredBatch]) -> None:
     """Waits until the copies in the queues are complete, so that their host memory can be freed."""
-    for queue in flights:
+    for queue in queues:
         while queue:
             # The batch stays in the queue until its copy is complete: an interrupt must not free
             # its memory.
@@ -87,9 +87,8 @@ class DeviceBatches(ReadAhead):
         self._spare_events: list[Any] = []
         # The targets of running copies: an exception must not free them.
         self._copy_targets: list[Any] = []
-        self._copying: deque[DeliveredBatch] = (
-            deque()
-        )  # Delivered batches whose copies may still be running.
+        # Delivered batches whose copies may still be running.
+        self._copying: deque[DeliveredBatch] = deque()
         # The epoch of the last delivered batch, and whether it followed the epoch before it.
         self._epoch, self._is_next_epoch = -2, False
         weakref.finalize(self, _wait_for_copies, self._copying, self._pending)
@@ -111,7 +110,7 @@ class DeviceBatches(ReadAhead):
             if (
                 isinstance(e, Error)
                 or "CUDA" not in str(e)
-                or not any(said in str(e) for said in _LOST_DEVICE_TEXTS)
+                or not any(text in str(e) for text in _LOST_DEVICE_TEXTS)
             ):
                 raise
             raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST_HINT) from e
@@ -132,8 +131,8 @@ class DeviceBatches(ReadAhead):
         first = self._pending[0]
         if epoch not in (-1, first.epoch):
             return None
-        now = self._torch.cuda.current_stream(self._target)
-        self._start_copy(first, now)
+        caller_stream = self._torch.cuda.current_stream(self._target)
+        self._start_copy(first, caller_stream)
         if first.epoch != self._epoch:
             self._epoch, self._is_next_epoch = first.epoch, first.epoch == self._epoch + 1
         if len(self._pending) < 2:
@@ -142,34 +141,39 @@ class DeviceBatches(ReadAhead):
                     self._batches.next(first.epoch, wait=False, into=self._pending) is None
                     and self._is_next_epoch
                 ):
-                    # The first batch of the next epoch, which the engine also prepares ahead.
+                    # At the end of the epoch, take the first batch of the next one. The engine
+                    # prepares it ahead too.
                     self._batches.next(wait=False, into=self._pending)
             except Error:
                 pass  # The error belongs to the next batch and is raised again with it.
         for t in self._pending:
-            self._start_copy(t, now)
+            self._start_copy(t, caller_stream)
         # Even a wait for a finished copy delays the stream by microseconds.
         if not first.copy.event.query():
-            now.wait_event(first.copy.event)
+            caller_stream.wait_event(first.copy.event)
         tensors = first.copy.tensors
-        if first.copy.stream != now:
+        if first.copy.stream != caller_stream:
             # Without this call, torch reuses the memory while this stream still reads it.
             for v in first.copy.owners:
-                self._record_use(v, now)
-        given = DeliveredBatch(first.seq, first.epoch, tensors)
+                self._record_use(v, caller_stream)
+        delivered = DeliveredBatch(first.seq, first.epoch, tensors)
         # The source stays in memory until the copy has read it. In this order, an exception in
         # between delivers the batch again.
         self._copying.append(first)
         self._pending.popleft()
         first.copy.tensors = {}
         first.copy.owners = []
-        return given
+        return delivered
 
-    def _start_copy(self, t: DeliveredBatch, now: Any) -> None:
+    def _start_copy(self, t: DeliveredBatch, caller_stream: Any) -> None:
         """Starts the copy of a batch, unless it was started before.
 
         The memory comes from the caller's stream. The copy waits for the work on this stream, which
         may still use the memory.
+
+        Args:
+            t: The batch on the host.
+            caller_stream: The caller's current stream.
         """
         if t.copy is not None:
             return
@@ -186,7 +190,7 @@ class DeviceBatches(ReadAhead):
                 else self._torch.cuda.Event(blocking=True)
             )
             event.record(self._stream)
-            t.copy = _RunningCopy(event, tensors, owners, now)
+            t.copy = _RunningCopy(event, tensors, owners, caller_stream)
         except BaseException:
             # A part of the copy may be running, and nothing else would wait for it.
             self._stream.synchronize()
@@ -206,7 +210,8 @@ class DeviceBatches(ReadAhead):
         """
         to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
         self._copy_targets = [*to, *made]
-        # The copy waits for the allocation of its memory, and for the earlier users of the memory.
+        # The memory comes from the caller's stream, where earlier work may still use it. The copy
+        # waits for this work.
         self._ready_event.record(self._torch.cuda.current_stream(self._target))
         self._stream.wait_event(self._ready_event)
         self._move(to, host)
@@ -256,6 +261,7 @@ class PinnedBatches:
         # Tensors without other references, whose copies may still be running.
         self._releasing: deque[tuple[Any, list[Any]]] = deque()
         self._consumer_lock = threading.RLock()
+        # Returns the number of references to a storage; None in versions of torch without it.
         self._count = getattr(torch._C, "_storage_Use_Count", None)
         # The reference counts of a tensor without other references; they differ between versions of
         # Python and torch.
@@ -296,7 +302,11 @@ class PinnedBatches:
         )
 
     def _release_unused(self) -> None:
-        """Releases the tensors that nothing uses any more."""
+        """Releases the tensors to which nothing else refers.
+
+        Their memory is freed only after the device has done the work that is queued now, because
+        this work may be a copy from them.
+        """
         while self._releasing and self._releasing[0][0].query():
             self._releasing.popleft()
         free: list[Any] = []

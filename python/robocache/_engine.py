@@ -143,10 +143,10 @@ class Engine:
                 {"file": path},
                 "build both from one version: 'make lib', or pip install again",
             )
-        held = ctypes.PyDLL(path)  # Keeps the GIL.
+        gil_lib = ctypes.PyDLL(path)  # The same library; its calls keep the GIL.
         calls = [("", name, _STATUS, _CALL_ARGUMENTS) for name in _CALL_NAMES]
         for attribute, name, result, arguments in (*_FUNCTIONS, *calls):
-            fn = getattr(held if attribute else self.lib, name)
+            fn = getattr(gil_lib if attribute else self.lib, name)
             fn.restype, fn.argtypes = result, arguments
             if attribute:
                 setattr(self, attribute, fn)
@@ -156,7 +156,7 @@ class Engine:
                 for n in _CAPSULE_FUNCTIONS
             )
         )
-        held.robocache_python(functions)
+        gil_lib.robocache_python(functions)
 
     @property
     def ours(self) -> bool:
@@ -277,7 +277,10 @@ def _initial_environment() -> dict[bytes, bytes]:
 
 
 def _plain_number(match: re.Match[str]) -> str:
-    """Returns what JSON has for NaN or an infinity. A string remains as it is."""
+    """Returns the replacement of a match of _NON_FINITE. A string stays as it is.
+
+    "Infinity" becomes 1e999. "-Infinity" becomes -1e999, because the sign is not in the match.
+    """
     found = match[0]
     if found.startswith('"'):
         return found
@@ -298,6 +301,7 @@ def _to_json(args: dict[str, Any]) -> bytes:
 
 _log = logging.getLogger("robocache")
 
+# Matches strings too, so that a "NaN" in a string is not replaced.
 _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
 
 _lock = threading.Lock()
@@ -411,6 +415,7 @@ class Handle:
     )
 
     def __init__(self, make: Callable[[], tuple[int, Any]]) -> None:
+        """Stores make, which creates the object and returns its number and the engine's answer."""
         self._make = make
         self._engine: Engine | None = None
         self._number = 0
@@ -466,9 +471,9 @@ class Handle:
         if self.closed:
             return
         self.closed = True
-        f, e = self._finalizer, self._engine
-        if f is not None and e is not None:
-            if e.ours:
-                f()
+        finalizer, engine = self._finalizer, self._engine
+        if finalizer is not None and engine is not None:
+            if engine.ours:
+                finalizer()
             else:
-                f.detach()
+                finalizer.detach()  # The object belongs to a parent process.

@@ -19,8 +19,8 @@ class Epoch:
         self._pass_number = pass_number
         self._done = False
         self._epoch = -1  # Known after the first batch.
-        # Without the lock, a thread that calls __next__ before the epoch is known and is served
-        # late would receive the first batch of the next epoch.
+        # The lock protects _epoch. Without it, a thread could call the loader before the epoch is
+        # known, wait until the epoch has ended, and receive the first batch of the next epoch.
         self._consumer_lock = threading.Lock()
 
     def __iter__(self) -> Epoch:

@@ -53,10 +53,9 @@ class Error(RuntimeError):
             where: The entries to add. Existing entries of .where are kept.
         """
         added = {k: v for k, v in where.items() if k not in self.where}
-        place = ", ".join(f"{k} {v}" for k, v in added.items())
-        return type(self)(
-            f"{place}: {self}" if place else str(self), {**added, **self.where}, self.hint
-        )
+        prefix = ", ".join(f"{k} {v}" for k, v in added.items())
+        message = f"{prefix}: {self}" if prefix else str(self)
+        return type(self)(message, {**added, **self.where}, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.where, self.hint)

@@ -139,12 +139,13 @@ class Features(dict[str, Feature]):
 
     def __repr__(self) -> str:
         def cells(f: Feature) -> list[str]:
+            """Returns the row of a stream in the table."""
             size = f"{f.height}×{f.width}" if f.height else ""
-            own = f.names
-            while isinstance(own, (list, tuple, dict)) and len(own) == 1:
-                # {"motors": [...]} or [[...]]
-                own = next(iter(own.values() if isinstance(own, dict) else own))
-            names = ", ".join(map(str, own)) if isinstance(own, (list, tuple)) else ""
+            inner = f.names
+            while isinstance(inner, (list, tuple, dict)) and len(inner) == 1:
+                # Names in a dict or list of one entry: {"motors": [...]} or [[...]].
+                inner = next(iter(inner.values() if isinstance(inner, dict) else inner))
+            names = ", ".join(map(str, inner)) if isinstance(inner, (list, tuple)) else ""
             shape = ", ".join(map(str, f.shape))
             return [
                 f.key,

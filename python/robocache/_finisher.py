@@ -29,18 +29,36 @@ class RawBatch(NamedTuple):
 
 
 class _FinishPlan:
-    """The operations and the layout for batches with a fixed number of rows."""
+    """The operations and the layout for batches with a fixed number of rows.
+
+    Attributes:
+        ops: (operation, operands) pairs: first the numbers of all keys, then the cameras. An
+            operand is (is_output, index of the buffer or output, offset in bytes).
+        bases: (index of the buffer, dtype) of the tensors of which fields are views.
+        fields: (is_output, index, dtype, shape, strides, offset) of each key. The index is that of
+            an output or a base; -1: the field is empty. Strides and offset are in elements.
+        outputs: (shape, dtype) of the tensors that the operations write.
+    """
 
     __slots__ = ("ops", "bases", "fields", "outputs")
 
     def __init__(
-        self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any
+        self, engine: _engine.Engine, info: dict[str, Any], keeps_gil: bool, torch: Any
     ) -> None:
+        """Builds the plan from the engine's answer.
+
+        Args:
+            engine: The engine that runs the operations.
+            info: The answer of robocache_loader_finish.
+            keeps_gil: Whether a launch keeps the GIL, see Prepared.
+            torch: The module torch.
+        """
         self.ops = []
         for op, places in (("op", "places"), ("images", "drawn")):
             if info[op]:
-                at = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
-                self.ops.append((Prepared(engine, info[op], len(at), 0, held), at))
+                operands = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
+                prepared = Prepared(engine, info[op], len(operands), 0, keeps_gil)
+                self.ops.append((prepared, operands))
         # Each (buffer, dtype) pair becomes one tensor, and each field is one view of it. Slicing
         # the buffer and casting it twice took a third of the time of a batch.
         bases: dict[tuple[int, Any], int] = {}
@@ -48,15 +66,15 @@ class _FinishPlan:
         for f in info["fields"] or []:
             dtype = getattr(torch, f["dtype"])
             shape = tuple(f["shape"])
-            index = f["index"]
-            offset = 0
-            if not f.get("output", False):
-                index = -1
-                offset = f["offset"] // dtype.itemsize
+            is_output = f.get("output", False)
+            if is_output:
+                index, offset = f["index"], 0
+            else:
+                index, offset = -1, f["offset"] // dtype.itemsize
                 if f["bytes"]:
                     index = bases.setdefault((f["index"], dtype), len(bases))
             strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-            self.fields.append((f.get("output", False), index, dtype, shape, strides, offset))
+            self.fields.append((is_output, index, dtype, shape, strides, offset))
         self.bases = list(bases)
         self.outputs = [
             (tuple(o["shape"]), getattr(torch, o["dtype"])) for o in info["outputs"] or []
@@ -146,6 +164,7 @@ class Finisher:
         """
 
         def address(is_output: bool, index: int, offset: int) -> int:
+            """Returns the device address of an operand."""
             if is_output:
                 return made[index].data_ptr()
             return moved[index].data_ptr() + offset

@@ -72,8 +72,9 @@ class TableView(Sequence[Any]):
 
     def select(self, indices: Iterable[int]) -> TableView:
         """Returns the rows at the positions in indices."""
-        at = list(indices)
-        return TableView({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
+        positions = list(indices)
+        columns = {k: [v[i] for i in positions] for k, v in self._columns.items()}
+        return TableView(columns, self.features)
 
     def select_columns(self, column_names: str | Sequence[str]) -> TableView:
         """Returns a view with these columns only."""
@@ -149,7 +150,7 @@ def episode_table(columns: Iterable[Mapping[str, Any]]) -> Any:
     data = {c["name"]: json.loads(c["values"]) for c in columns}
     for k, v in data.items():
         if typed[k].startswith("float"):
-            # The JSON may contain whole numbers without a decimal point.
+            # The JSON may contain whole numbers without a decimal point, which Python reads as int.
             data[k] = [None if x is None else float(x) for x in v]
     datasets = import_datasets()
     if datasets is None:
@@ -165,7 +166,7 @@ def episode_table(columns: Iterable[Mapping[str, Any]]) -> Any:
 
 def _wrap_table(datasets: Any, table: Any, features: Any) -> Any:
     """Returns an Arrow table as a datasets.Dataset."""
-    # A random fingerprint: otherwise datasets hashes the whole table.
+    # Without a fingerprint, the package datasets hashes the whole table.
     fingerprint = datasets.fingerprint.generate_random_fingerprint()
     info = None if features is None else datasets.DatasetInfo(features=features)
     return datasets.Dataset(datasets.table.InMemoryTable(table), info=info, fingerprint=fingerprint)
@@ -243,12 +244,10 @@ def _read_chunks(
     ).open()
     try:
         n = handle.info["len"]
-        for at in range(0, n, step):
-            yield _memory.batch_values(
-                handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}),
-                torch,
-                True,
-            )
+        for start in range(0, n, step):
+            indices = list(range(start, min(start + step, n)))
+            answer = handle.call("robocache_map_items", {"indices": indices})
+            yield _memory.batch_values(answer, torch, True)
     finally:
         handle.close()
 
@@ -256,19 +255,16 @@ def _read_chunks(
 def _rows_as_view(
     dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any], step: int
 ) -> TableView:
-    """Returns the rows as a View of tensors, in the form of datasets' torch transform."""
+    """Returns the rows as a TableView of tensors, in the form of datasets' torch transform."""
     torch = _memory.torch_module()
     pieces = list(_read_chunks(dataset, {**config, "compat": "lerobot"}, step, torch))
     joined: dict[str, Any] = {}
     for k in config["keys"]:
         parts = [p[k] for p in pieces] or [[]]
-        joined[k] = (
-            list(itertools.chain(*parts))
-            if isinstance(parts[0], list)
-            else np.concatenate(parts)
-            if torch is None
-            else torch.cat(parts)
-        )
+        if isinstance(parts[0], list):
+            joined[k] = list(itertools.chain(*parts))
+        else:
+            joined[k] = np.concatenate(parts) if torch is None else torch.cat(parts)
     return TableView(joined, {k: features[k] for k in config["keys"]})
 
 
@@ -280,8 +276,9 @@ def row_table(
 ) -> Any:
     """Returns the rows of the columns in features.
 
-    The result is a datasets.Dataset with lerobot's types and torch transform, or a View without
-    that package. Images that take more than budget bytes as stored are left out, with a warning.
+    The result is a datasets.Dataset with lerobot's types and torch transform. Without that package,
+    it is a TableView. If the stored images take more than budget bytes, they are left out, with a
+    warning.
 
     Args:
         dataset: The dataset.
@@ -302,7 +299,7 @@ def row_table(
         return _rows_as_view(dataset, features, config, step)
     import pyarrow as pa
 
-    told = {
+    types = {
         k: datasets.Image()
         if k in images
         else _column_type(datasets, k, dataset.features[k].dtype, tuple(f["shape"]))
@@ -311,8 +308,8 @@ def row_table(
     pieces: dict[str, list[Any]] = {k: [] for k in features}
     for v in _read_chunks(dataset, config, step, None):
         for k in columns:
-            pieces[k].append(_arrow_column(datasets, k, told[k], v[k]))
-    used = 0
+            pieces[k].append(_arrow_column(datasets, k, types[k], v[k]))
+    used = 0  # The bytes of the stored images that were read.
     chosen = dataset.episode_indices if episodes is None else episodes
     positions = np.flatnonzero(np.isin(dataset.episode_indices, chosen)).tolist()
     for p in positions if images else ():
@@ -323,7 +320,7 @@ def row_table(
                 ),
                 None,
             )
-            pieces[k].append(_arrow_images(told[k], v["values"], v["lengths"]))
+            pieces[k].append(_arrow_images(types[k], v["values"], v["lengths"]))
             used += v["values"].nbytes
         if used > budget:
             warnings.warn(
@@ -332,13 +329,13 @@ def row_table(
                 "and a larger memory_budget= brings them here",
                 stacklevel=3,
             )
-            told = {k: told[k] for k in columns}
+            types = {k: types[k] for k in columns}
             break
-    schema = datasets.Features(told).arrow_schema
+    schema = datasets.Features(types).arrow_schema
     table = pa.table(
-        {k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in told}, schema=schema
+        {k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in types}, schema=schema
     )
-    out = _wrap_table(datasets, table, datasets.Features(told))
+    out = _wrap_table(datasets, table, datasets.Features(types))
     out.set_transform(to_torch)
     return out
 
@@ -351,7 +348,7 @@ def _arrow_images(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
         raise ResourceLimit(
             f"the images of an episode take {data.size} bytes", hint="read them by the items"
         )
-    missing = lengths < 0
+    missing = lengths < 0  # The length of a row without an image is negative.
     ends = np.concatenate([[0], np.cumsum(np.where(missing, 0, lengths))]).astype(np.int32)
     raw = pa.Array.from_buffers(
         pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(data)]
@@ -370,6 +367,7 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """
     torch = _memory.torch_module()
     for k, v in items.items():
+        # The first value decides whether the column becomes tensors.
         if (
             torch is not None
             and k not in LANGUAGE_KEYS
@@ -377,15 +375,15 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
             and v[0] is not None
             and not isinstance(v[0], dict)
         ):
-            items[k] = [
-                x
-                if isinstance(x, str)
-                else _image_tensor(torch, x)
-                if hasattr(x, "getbands")
-                else torch.tensor(x)
-                for x in v
-            ]
+            items[k] = [_value_tensor(torch, x) for x in v]
     return items
+
+
+def _value_tensor(torch: Any, x: Any) -> Any:
+    """Returns a number, list or PIL image as a tensor. Text stays unchanged."""
+    if isinstance(x, str):
+        return x
+    return _image_tensor(torch, x) if hasattr(x, "getbands") else torch.tensor(x)
 
 
 def _image_tensor(torch: Any, image: Any) -> Any:

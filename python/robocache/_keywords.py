@@ -121,7 +121,7 @@ def _keyword_hint(name: str, owner: str, known: list[str], groups: list[str]) ->
                     names[spelling] = options.spellings(spelling, groups)
     if name in names:
         return " or ".join(names[name])
-    # Their keywords, in case one of them has this name.
+    # Maybe another class has a keyword of this name. Imported here because they import this module.
     from . import LeRobotDataset, Loader, MapDataset, Mix
 
     for other in (Loader, MapDataset, Mix, LeRobotDataset):
@@ -165,9 +165,14 @@ def _expand_groups(signature: inspect.Signature, groups: tuple[str, ...]) -> ins
 
 
 def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
-    """Makes a function raise Misuse for an unknown keyword.
+    """Returns fn, wrapped to raise Misuse for an unknown keyword.
 
-    The hint names the nearest keyword or its equivalent.
+    The hint names the nearest keyword or its equivalent. The wrapper also checks the types of the
+    option groups, and replaces align="causal" by options.Align(causal=True).
+
+    Args:
+        fn: The function.
+        groups: The option groups that fn accepts as **groups.
     """
     signature = _expand_groups(inspect.signature(fn), groups)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -197,5 +202,9 @@ def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
 
 
 def accept_groups(*groups: str) -> Callable[[F], F]:
-    """Returns a decorator like checked, for a function that takes these groups as **groups."""
+    """Returns a decorator: check_keywords for a function that accepts groups as **groups.
+
+    Args:
+        groups: The keywords of the accepted option groups, such as "images".
+    """
     return lambda fn: check_keywords(fn, groups)

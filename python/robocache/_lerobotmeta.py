@@ -192,12 +192,13 @@ class LeRobotDatasetMetadata:
         self.root: Path = Path(dataset.uri.removeprefix("file://"))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tables that were read are read again when they are needed. A table that the caller
-        # assigned is kept.
+        # Tables that were read are left out: they are read again when they are needed. `episodes`
+        # is kept only if the caller assigned it, so that it is not the table in _read.
         state = {
             k: v for k, v in self.__dict__.items() if k not in ("_table", "_positions", "_read")
         }
-        if state.get("episodes") is self.__dict__.get("_read", self):
+        was_read = "_read" in self.__dict__
+        if was_read and state.get("episodes") is self._read:
             del state["episodes"]
         return state
 
@@ -267,12 +268,12 @@ class LeRobotDatasetMetadata:
             splits={},
             tools=None,
         )
-        told = d._handle.call("robocache_episodes", {"of": "info"})
-        # The totals are counted above.
+        stored = d._handle.call("robocache_episodes", {"of": "info"})
+        # The totals above were counted, and replace those of the file.
         info.update(
             {
                 k: v
-                for k, v in told.items()
+                for k, v in stored.items()
                 if k not in ("total_episodes", "total_frames", "total_tasks")
             }
         )
@@ -284,10 +285,10 @@ class LeRobotDatasetMetadata:
     @cached_property
     def features(self) -> dict[str, dict[str, Any]]:
         """{key: {"dtype", "shape", "names", ...}}, without streams that have no data."""
-        told = self.info["features"]
+        declared = self.info["features"]
         out: dict[str, dict[str, Any]] = {}
         for k, f in self._dataset.features.items():
-            out[k] = told.get(k) or {
+            out[k] = declared.get(k) or {
                 "dtype": f.kind if f.kind in ("video", "image") else f.dtype,
                 "shape": f.shape,
                 "names": f.names,
@@ -374,12 +375,18 @@ class LeRobotDatasetMetadata:
         )
 
     def _episode_file(self, files: Mapping[str, Any], ep_index: int) -> Path:
-        """Returns the path of an episode's file. Raises IndexError for an unknown episode."""
+        """Returns the path of an episode's file. Raises IndexError for an unknown episode.
+
+        Args:
+            files: The engine's table: "names" has the paths, and "of" the number of the path of
+                each episode. Without "of", there is one path per episode.
+            ep_index: The index of the episode. A negative number is a position from the end.
+        """
         n = self.total_episodes
-        i = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
-        if not 0 <= i < n:
+        position = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
+        if not 0 <= position < n:
             raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
-        file_index = i if files.get("of") is None else files["of"][i]
+        file_index = position if files.get("of") is None else files["of"][position]
         return Path(files["names"][file_index])
 
     def get_data_file_path(self, ep_index: int) -> Path:

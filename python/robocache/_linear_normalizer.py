@@ -44,21 +44,32 @@ class Normalizer(dict[str, Field]):
 
 
 def fit_field(x: Any, mode: str, low: float, high: float, eps: float) -> Field:
-    """Returns the normalization of rows, (N, D) in float32."""
+    """Returns the normalization that is fitted to the rows x, (N, D) in float32.
+
+    Args:
+        x: The rows.
+        mode: "gaussian": mean 0 and standard deviation 1. "limits": from low to high.
+        low, high: The outputs of "limits".
+        eps: The range or deviation below which a column is constant. A constant column is only
+            shifted: to 0 or to the middle of low and high.
+    """
     torch = _memory.torch_module()
     stats = {"min": x.amin(0), "max": x.amax(0), "mean": x.mean(0), "std": x.std(0)}
     if mode == "gaussian":
         scale = 1 / torch.where(stats["std"] < eps, torch.ones_like(x[0]), stats["std"])
         return Field(scale, -stats["mean"] * scale, stats)
     width = stats["max"] - stats["min"]
-    scale = (high - low) / torch.where(width < eps, torch.full_like(width, high - low), width)
-    shift = (high + low) / 2 - stats["min"]
-    return Field(scale, torch.where(width < eps, shift, low - scale * stats["min"]), stats)
+    is_constant = width < eps
+    scale = (high - low) / torch.where(is_constant, torch.full_like(width, high - low), width)
+    shift_to_middle = (high + low) / 2 - stats["min"]
+    offset = torch.where(is_constant, shift_to_middle, low - scale * stats["min"])
+    return Field(scale, offset, stats)
 
 
 def image_field() -> Field:
     """Returns the normalization of images from [0, 1] to [-1, 1]."""
     torch = _memory.torch_module()
+    # The statistics of a uniform distribution over [0, 1].
     numbers = {"min": 0, "max": 1, "mean": 0.5, "std": np.sqrt(1 / 12)}
     stats = {k: torch.tensor([v], dtype=torch.float32) for k, v in numbers.items()}
     return Field(torch.tensor([2.0]), torch.tensor([-1.0]), stats)

@@ -64,17 +64,21 @@ def dlpack_converter(torch: Any) -> Any:
 
 
 class _BoolAsBytes:
-    """Makes tensors from DLPack capsules with a torch that takes no bool: it crosses as uint8."""
+    """Makes tensors from DLPack capsules with a version of torch that rejects bool.
+
+    A bool tensor is received as uint8 and viewed as bool.
+    """
 
     def __init__(self, torch: Any, convert: Any) -> None:
         self._bool, self._convert = torch.bool, convert
 
     def __call__(self, capsule: Any) -> Any:
+        """Returns the tensor of a capsule."""
         # data, device and ndim take 20 bytes of a DLTensor. The code of the dtype follows.
         code = ctypes.c_uint8.from_address(_capsule_pointer(capsule, b"dltensor") + 20)
-        if code.value != 6:
+        if code.value != 6:  # kDLBool
             return self._convert(capsule)
-        code.value = 1
+        code.value = 1  # kDLUInt
         return self._convert(capsule).view(self._bool)
 
 

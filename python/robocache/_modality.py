@@ -30,7 +30,8 @@ EMBODIMENT_IDS = {
     27: "xdof_relative_eef_relative_joint xdof_relative_eef_relative_joint_subtask",
 }
 
-# The fields of a model configuration that Loader uses, and the values of fine-tuning N1.7.
+# The fields of a model configuration that Loader uses, with their defaults. These are the values of
+# GR00T's fine-tuning of N1.7.
 SETTINGS = {
     "use_percentiles": True,
     "clip_outliers": True,
@@ -64,14 +65,19 @@ def config_word(v: Any) -> str:
 
 
 def _quantile(rows: np.ndarray, q: float) -> np.ndarray:
-    """Returns the quantile over axis 0 as NumPy 1.26, which GR00T pins, interpolates float32."""
-    at = q * (len(rows) - 1)
-    low = int(at)
+    """Returns a quantile of float32 rows over axis 0.
+
+    It is interpolated with the rounding of NumPy 1.26, which GR00T pins.
+    """
+    position = q * (len(rows) - 1)
+    low = int(position)
     high = min(low + 1, len(rows) - 1)
     part = np.partition(rows, (low, high), axis=0)
     step = (part[high] - part[low]).astype(np.float64)
-    t = at - low
-    return part[low] + step * t if t < 0.5 else part[high] - step * (1 - t)
+    fraction = position - low
+    if fraction < 0.5:
+        return part[low] + step * fraction
+    return part[high] - step * (1 - fraction)
 
 
 def measure_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -84,26 +90,42 @@ def measure_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
 def pool_statistics(each: Sequence[Any], weights: Sequence[float]) -> Any:
     """Returns the statistics of several datasets together, as GR00T pools them.
 
-    each has {modality: {group: {statistic: values}}} of every dataset, or a part of such dicts.
+    Args:
+        each: {modality: {group: {statistic: values}}} of each dataset. The function calls itself
+            for the inner dicts.
+        weights: The share of each dataset.
     """
     if "mean" not in each[0]:
         return {k: pool_statistics([s[k] for s in each], weights) for k in each[0]}
     values = {k: np.stack([np.asarray(s[k], np.float64) for s in each]) for k in _STATISTICS}
     share = np.asarray(weights) / np.sum(weights)
     mean = sum(w * m for w, m in zip(share, values["mean"], strict=True))
-    square = sum(
+    mean_square = sum(
         w * (d**2 + m**2) for w, d, m in zip(share, values["std"], values["mean"], strict=True)
     )
     return {
         **{k: values[k].min(0) for k in ("min", "q01")},
         **{k: values[k].max(0) for k in ("max", "q99")},
         "mean": mean,
-        "std": np.sqrt(np.maximum(square - mean**2, 0)),
+        "std": np.sqrt(np.maximum(mean_square - mean**2, 0)),
     }
 
 
 class ModalityParts:
-    """The streams and columns of a dataset that an embodiment's configuration selects."""
+    """The streams and columns of a dataset that an embodiment's configuration selects.
+
+    Attributes:
+        configs: {modality: its configuration}, as GR00T's modality_configs.
+        settings: The settings of the model, with the names of SETTINGS.
+        rows: {modality: rows relative to the sample}.
+        names: {modality: names of its groups}.
+        parts: The content of meta/modality.json.
+        horizon: The number of rows from the first to the last action of a sample.
+        usable: The number of samples of each episode.
+        cameras: {name of the view: key of the stream}.
+        language: "task", or the key of the stream with the numbers of the tasks.
+        text_key: The key of the task in a batch.
+    """
 
     def __init__(self, source: Any, configs: Mapping[str, Any], settings: Mapping[str, Any]):
         self.dataset: Dataset = as_dataset(source, {})
@@ -140,16 +162,25 @@ class ModalityParts:
         return known[name]
 
     def _find_cameras(self) -> dict[str, str]:
-        """Returns the streams of the views. Views with other names are taken by their position."""
+        """Returns {name of the view: key of its stream}.
+
+        If a name is not in modality.json and the numbers of views are equal, views correspond by
+        their order.
+        """
         names, known = self.names.get("video", []), self.parts.get("video", {})
         if any(n not in known for n in names) and len(names) == len(known):
             return dict(zip(names, (p["original_key"] for p in known.values()), strict=True))
         return {n: self.part("video", n)["original_key"] for n in names}
 
     def texts(self, formalize: bool) -> Callable[[Any], str]:
-        """Returns the function from a task, or its number, to the text for the model."""
+        """Returns the function from a task, or its number, to the text for the model.
+
+        Args:
+            formalize: Whether texts become lower case without punctuation.
+        """
 
         def formalized(text: str) -> str:
+            """Returns a text in the form for the model."""
             return re.sub(r"[^\w\s]", "", text.lower()) if formalize else text
 
         if self.text_key == "task":
@@ -171,24 +202,27 @@ class ModalityParts:
             "reference_row": self.rows["state"][-1],
         }
         if config_word(config_field(action, "type")) == "eef":
-            form = (
-                config_word(config_field(action, "format")).replace("_", "+").removeprefix("xyz+")
-            )
+            # The form of the rotation: the format without the position, such as "xyz+rot6d".
+            pose_format = config_word(config_field(action, "format")).replace("_", "+")
+            form = pose_format.removeprefix("xyz+")
             if form not in ("rot6d", "rotvec"):
                 raise Unsupported(f"relative poses of the format {form!r}")
             out |= {"relative": "pose", "rotation": (form, form)}
         return out
 
     def statistics(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Returns {modality: {group: statistics}} from the dataset's files, else computed."""
+        """Returns {modality: {group: {statistic: values}}}.
+
+        The statistics come from the dataset's files. Those that the files lack are computed.
+        """
         out: dict[str, Any] = {"state": {}, "action": {}, "relative_action": {}}
-        rows: dict[str, dict[str, np.ndarray]] = {}
+        rows: dict[str, dict[str, np.ndarray]] = {}  # The statistics of all columns by stream.
         for kind in ("state", "action"):
             for name in self.names[kind]:
                 p = self.part(kind, name)
                 key, columns = p["original_key"], slice(p["start"], p["end"])
                 if key not in rows:
-                    rows[key] = self._stored(key)
+                    rows[key] = self._stream_statistics(key)
                 out[kind][name] = {s: v[columns] for s, v in rows[key].items()}
         wanted = [n for n in self.names["action"] if self.relative(n)]
         path = Path(str(self.dataset.uri)) / "meta/relative_stats.json"
@@ -198,8 +232,8 @@ class ModalityParts:
             out["relative_action"][name] = {s: np.asarray(values[s]) for s in _STATISTICS}
         return out
 
-    def _stored(self, key: str) -> dict[str, np.ndarray]:
-        """Returns the statistics of a stream."""
+    def _stream_statistics(self, key: str) -> dict[str, np.ndarray]:
+        """Returns the stored statistics of a stream, or computes them if one is missing."""
         stored = self.dataset.stats.get(key, {})
         if all(s in stored for s in _STATISTICS):
             return {s: stored[s] for s in _STATISTICS}
@@ -207,7 +241,7 @@ class ModalityParts:
         return measure_rows(np.concatenate(rows))
 
     def _measure_relative(self, name: str) -> dict[str, np.ndarray]:
-        """Returns the statistics of a relative action over all steps, (T, D)."""
+        """Returns the statistics of a relative action over all samples, each (T, D)."""
         p = self.part("action", name)
         part = Part(p["original_key"], p["start"], p["end"], **self.relative(name))
         chunks = loader.Loader(
@@ -246,12 +280,12 @@ class ModalityParts:
     def _part(self, kind: str, name: str, statistics: Mapping[str, Any]) -> Part:
         """Returns the part of a group, normalized in the precision of GR00T."""
         s, config, p = self.settings, self.configs[kind], self.part(kind, name)
-        how = self.relative(name) if kind == "action" else {}
-        values = statistics["relative_action" if how else kind][name]
-        low, high = ("q01", "q99") if s["use_percentiles"] and not how else ("min", "max")
+        relative = self.relative(name) if kind == "action" else {}
+        values = statistics["relative_action" if relative else kind][name]
+        low, high = ("q01", "q99") if s["use_percentiles"] and not relative else ("min", "max")
         norm: dict[str, Any] = {"mode": "min_max", "isclose": True, "clip": s["clip_outliers"]}
         norm |= {"low": values[low], "high": values[high]}
-        norm["precision"] = "float64" if how else "mixed"
+        norm["precision"] = "float64" if relative else "mixed"
         sin_cos = kind == "state" and s["apply_sincos_state_encoding"]
         if sin_cos and name in config_field(config, "sin_cos_embedding_keys", ()):
             norm = {"mode": "sin_cos"}
@@ -259,15 +293,23 @@ class ModalityParts:
             norm = {"mode": "mean_std", "mean": values["mean"], "std": values["std"]}
             norm |= {"constant": "keep", "clip": kind == "action" and s["clip_outliers"]}
         given: dict[str, Any] = {"name": name, "norm": norm, "precision": "mixed"}
-        return Part(p["original_key"], p["start"], p["end"], **given, **how)
+        return Part(p["original_key"], p["start"], p["end"], **given, **relative)
 
 
 def dataset_weights(
     parts: Sequence[ModalityParts], tags: Sequence[str], ratio: float | Mapping[str, float]
 ) -> list[float]:
-    """Returns the weights of datasets: the ratio of the tag, divided by numbers of shards."""
-    shards = [-(-int(p.usable.sum()) // 1024) for p in parts]
-    total = {t: sum(n for n, u in zip(shards, tags, strict=True) if u == t) for t in tags}
+    """Returns the weight of each dataset.
+
+    The datasets of a tag share the ratio of the tag, in proportion to their numbers of shards.
+
+    Args:
+        parts: The datasets.
+        tags: The embodiment tag of each dataset.
+        ratio: The ratio of each tag, or one number for all tags.
+    """
+    shards = [-(-int(p.usable.sum()) // 1024) for p in parts]  # Of 1024 samples, rounded up.
+    total = {t: sum(n for n, own in zip(shards, tags, strict=True) if own == t) for t in tags}
     ratios = ratio if isinstance(ratio, Mapping) else dict.fromkeys(tags, ratio)
     if missing := set(tags) - set(ratios):
         raise Misuse(f"mix_ratio has no weight of the tag {min(missing)!r}")

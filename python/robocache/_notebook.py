@@ -52,7 +52,8 @@ def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS
     # Columns with a value.
     used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]
 
-    def line(tag: str, cells: list[Any]) -> str:
+    def table_row(tag: str, cells: list[Any]) -> str:
+        """Returns a row of the table without the empty columns."""
         return (
             "<tr>"
             + "".join(
@@ -64,15 +65,15 @@ def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS
     more = f"<div>… and {len(rows) - most} more</div>" if len(rows) > most else ""
     return (
         "<table>"
-        + line("th", head)
-        + "".join(line("td", r) for r in rows[:most])
+        + table_row("th", head)
+        + "".join(table_row("td", r) for r in rows[:most])
         + "</table>"
         + more
     )
 
 
 def features_table(fs: Mapping[str, Any]) -> str:
-    """Returns an HTML table of streams."""
+    """Returns an HTML table of streams, without the bookkeeping columns (Feature.default)."""
     shown = (
         [
             f.key,
@@ -125,6 +126,7 @@ def stream_plot(values: np.ndarray, label: str) -> str:
     low = float(finite.min())
     high = float(finite.max())
     scale = 60 / (high - low) if high > low and math.isfinite(high - low) else 0.0
+    # The rows are divided into parts of equal length, each 4 pixels wide.
     cuts = np.linspace(0, len(v), min(len(v), _POINTS) + 1).astype(int)
     drawn = ""
     for c in range(v.shape[1]):
@@ -192,14 +194,15 @@ class CountersTable(dict[str, Any]):
     """A dict of counters that notebooks show as a table."""
 
     def _repr_html_(self) -> str:
-        def flat(d: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
+        def flatten(d: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
+            """Yields (path with dots, value) of each value of nested dicts."""
             for k, v in d.items():
                 if isinstance(v, Mapping):
-                    yield from flat(v, f"{name}{k}.")
+                    yield from flatten(v, f"{name}{k}.")
                 else:
                     yield f"{name}{k}", f"{v:.6g}" if isinstance(v, float) else v
 
-        return html_page("Loader.stats()", lambda: [html_table(["", ""], flat(self), 200)])
+        return html_page("Loader.stats()", lambda: [html_table(["", ""], flatten(self), 200)])
 
 
 def _is_plottable(s: Any) -> bool:
@@ -258,7 +261,7 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
         v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
         names = s.feature.names
         while isinstance(names, (list, tuple, dict)) and len(names) == 1:
-            # {"motors": [...]} or [[...]]
+            # Names in a dict or list of one entry: {"motors": [...]} or [[...]].
             names = next(iter(names.values() if isinstance(names, dict) else names))
         names = (
             names
@@ -300,6 +303,7 @@ class NotebookImages(np.ndarray):
     """Images (H, W, 3) or (N, H, W, 3), uint8, that notebooks show next to each other."""
 
     def _repr_png_(self) -> bytes | None:
+        """Returns an RGB image as PNG, several of them side by side; None for other arrays."""
         a = np.asarray(self)
         if a.dtype != np.uint8 or a.ndim not in (3, 4) or a.shape[-1] != 3 or not a.size:
             return None
@@ -307,6 +311,7 @@ class NotebookImages(np.ndarray):
             a = np.concatenate(list(a), axis=1)
 
         def chunk(kind: bytes, data: bytes) -> bytes:
+            """Returns a chunk of a PNG file: length, kind, data and checksum."""
             return (
                 struct.pack(">I", len(data))
                 + kind
@@ -314,9 +319,11 @@ class NotebookImages(np.ndarray):
                 + struct.pack(">I", zlib.crc32(kind + data))
             )
 
+        # Each row begins with the number of its filter: 0, none.
         rows = np.concatenate(
             [np.zeros((a.shape[0], 1), np.uint8), a.reshape(a.shape[0], -1)], axis=1
         )
+        # Width, height, 8 bits per channel, type 2 (RGB), defaults.
         head = struct.pack(">IIBBBBB", a.shape[1], a.shape[0], 8, 2, 0, 0, 0)
         return (
             b"\x89PNG\r\n\x1a\n"

@@ -66,20 +66,21 @@ _TASK = "the text of the task"  # The prompt of items that probe a configuration
 class _Probe:
     """Finds the streams that the transforms of an openpi configuration read.
 
-    The transforms are called with items in lerobot's form whose images are tiny and random.
+    The transforms are called with an item in lerobot's form, whose images are tiny. All numbers are
+    random, so an output equals an input only if the transforms deliver it unchanged.
     """
 
     def __init__(self, transforms: Sequence[Any], data: Any, features: Mapping[str, Any]) -> None:
         self.data, self.features = data, features
-        draw, self.item = np.random.default_rng(0), {}
+        generator, self.item = np.random.default_rng(0), {}
         if data.prompt_from_task:
             self.item["prompt"] = _TASK
         for key, feature in features.items():
             if feature.kind in ("video", "image"):
-                self.item[key] = draw.integers(1, 256, (3, 2, 3)).astype(np.float32) / 255
+                self.item[key] = generator.integers(1, 256, (3, 2, 3)).astype(np.float32) / 255
             else:
                 chunk = (2,) if key in data.action_sequence_keys else ()
-                self.item[key] = draw.random((*chunk, *feature.shape)).astype(np.float32)
+                self.item[key] = generator.random((*chunk, *feature.shape)).astype(np.float32)
         self.output = {k: np.array(v) for k, v in self.item.items()}
         for transform in transforms:
             self.output = transform(self.output)
@@ -97,7 +98,7 @@ class _Probe:
         raise _unsupported(self.data.repo_id, f"image {name!r} is not a camera as recorded")
 
     def stream(self, name: str) -> str:
-        """Returns the key of the state or of the actions."""
+        """Returns the key of the stream that is the output `name`: the state or the actions."""
         for key, value in self.item.items():
             if np.array_equal(value, self.output[name]):
                 return key
@@ -105,6 +106,7 @@ class _Probe:
 
 
 def _unsupported(repo_id: str, why: str) -> Unsupported:
+    """Returns the error for a configuration without an equivalent."""
     hint = "use robocache.openpi.LeRobotDataset in openpi's data loader; it takes any configuration"
     return Unsupported(f"robocache.openpi: {why}", {"dataset": repo_id}, hint)
 
@@ -135,7 +137,8 @@ def read_config(config: Any) -> Config:
         probe = _Probe([t for t in own if t not in deltas], data, dict(dataset.features))
     images = {name: probe.camera(name) for name in probe.output["image"]}
     prompt = str(probe.output["prompt"]) if "prompt" in probe.output else None
-    width, size, rest = None, (224, 224), []
+    width, size = None, (224, 224)
+    rest = []  # The transforms without an equivalent option, which run per sample.
     for transform in data.model_transforms.inputs:
         match type(transform).__name__:
             case "InjectDefaultPrompt":
@@ -144,7 +147,7 @@ def read_config(config: Any) -> Config:
                 size = (transform.height, transform.width)
             case "PadStatesAndActions":
                 width = transform.model_action_dim
-            case kind if width is not None:
+            case kind if width is not None:  # Padding must be the last step.
                 raise _unsupported(data.repo_id, f"{kind} follows PadStatesAndActions")
             case _:
                 rest.append(transform)

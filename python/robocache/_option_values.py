@@ -32,7 +32,10 @@ class OptionValues(dict[str, Any]):
                 self._add_group(keyword, group)
 
     def _add_group(self, keyword: str, group: Any) -> None:
-        """Adds the fields of a group. Raises Misuse if an option was already set."""
+        """Adds the fields of a group that are set. Raises Misuse if an option was already set.
+
+        The engine has a group of options.NESTED as one option, whose value is a dict.
+        """
         fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
         fields = {k: v for k, v in fields.items() if v is not None}
         if keyword in options.NESTED:
@@ -55,7 +58,15 @@ class OptionValues(dict[str, Any]):
         return {k: self.pop(k) for k in names if k in self}
 
     def refuse_unknown(self, known: Iterable[str], owner: str, hint: str) -> None:
-        """Raises Misuse if an option of a group is not in known."""
+        """Raises Misuse if an option that came from a group is not in known.
+
+        Options that were given as plain keywords are not checked.
+
+        Args:
+            known: The engine's names of the options that the owner accepts.
+            owner: The class or function that received the options, for the message.
+            hint: The hint of the error.
+        """
         for name, label in self.labels.items():
             if name in self and name not in known:
                 raise Misuse(f"{label} is not for robocache.{owner}", hint=hint)
@@ -71,13 +82,14 @@ def derive_streams(
     from ._derive import derived_dataset  # No loader without derive= needs it.
 
     inherited = inherited or {}
-    place = given.get("cache")
+    cache_location = given.get("cache")
+    keeps_files = cache_location is not None and cache_location not in ("ram", "device")
     return derived_dataset(
         dataset,
         derive,
         episodes=given.get("episodes", inherited.get("episodes")),
         split=given.get("split", inherited.get("split")),
-        folder=None if place is None or place in ("ram", "device") else os.fspath(place),
+        folder=os.fspath(cache_location) if keeps_files else None,
         skip_bad=given.get("on_bad_episode") == "skip",
         budget=parse_bytes("memory_budget", given.get("memory_budget", "4GiB")) // 8,
     )

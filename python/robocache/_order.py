@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._batches import HostBatches
     from ._device import PinnedBatches
 
-__all__ = ["Located", "Ordered"]
+__all__ = ["Located", "OrderMixin"]
 
 
 class Located(NamedTuple):
@@ -71,7 +71,8 @@ class OrderMixin:
         if ahead == epoch and not (self._epoch_is_open and self._last_epoch == epoch):
             self._epoch_is_open = False
             self._pass_number += 1
-            # The batches read ahead are the next ones, and no batch of this epoch was delivered.
+            # No call is needed: no batch of this epoch was delivered, and its first batches were
+            # already read ahead.
             return
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._positioned = True
@@ -131,12 +132,11 @@ class OrderMixin:
         Returns:
             An int64 array of sample numbers.
         """
-        which = {} if rank is None else {"rank": operator.index(rank)}
+        rank_argument = {} if rank is None else {"rank": operator.index(rank)}
         # The order of an epoch does not depend on the ranks, but the share of a rank does.
         handle = self._open() if rank is None else self._open_for_use()
-        return _memory.batch_values(
-            handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which})
-        )["order"]
+        args = {"epoch": operator.index(epoch), **rank_argument}
+        return _memory.batch_values(handle.call("robocache_loader_order", args))["order"]
 
     def locate(self, samples: Any) -> Located:
         """Returns the places of samples.

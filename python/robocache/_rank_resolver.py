@@ -147,6 +147,7 @@ def _rank_from_group() -> Rank | None:
 def _rank_from_jax() -> Rank | None:
     """Returns the index of this process in JAX, or None unless jax.distributed is initialized."""
     distributed = getattr(sys.modules.get("jax"), "distributed", None)
+    # Versions of JAX without is_initialized count as not initialized: bool() is False.
     if distributed is None or not getattr(distributed, "is_initialized", bool)():
         return None
     jax = sys.modules["jax"]

@@ -8,15 +8,24 @@ Array = np.ndarray
 
 
 def rotation_matrix(form: str, v: Array) -> Array:
-    """Returns the matrices (..., 3, 3) of rotations (..., n) in a form."""
+    """Returns the matrices (..., 3, 3) of rotations (..., n).
+
+    Args:
+        form: "matrix", "rot6d" (the first two rows), "rot6d_columns", "rotvec", "quat" (x, y, z,
+            w), "quat_wxyz", or the axes of Euler angles: lower case for fixed axes ("xyz"), upper
+            case for moving axes ("ZYX").
+        v: The rotations.
+    """
     if form == "matrix":
         return v.reshape(*v.shape[:-1], 3, 3)
     if form in ("rot6d", "rot6d_columns"):
+        # Gram-Schmidt: b becomes orthogonal to a.
         a = v[..., :3] / _lengths(v[..., :3])
         b = v[..., 3:] - np.sum(a * v[..., 3:], -1, keepdims=True) * a
         b = b / _lengths(b)
         m = np.stack([a, b, np.cross(a, b)], -2)
         return m if form == "rot6d" else np.swapaxes(m, -1, -2)
+    # All other forms except Euler angles are first converted to x, y, z, w.
     if form == "rotvec":
         angle = np.linalg.norm(v, axis=-1, keepdims=True)
         v = np.concatenate([v * np.sinc(angle / (2 * np.pi)) / 2, np.cos(angle / 2)], -1)
@@ -34,7 +43,10 @@ def rotation_matrix(form: str, v: Array) -> Array:
 
 
 def rotation_numbers(form: str, m: Array) -> Array:
-    """Returns rotations (..., n) in a form, of matrices (..., 3, 3). A quaternion has w ≥ 0."""
+    """Returns the rotations (..., n) of matrices (..., 3, 3). Inverts rotation_matrix.
+
+    A quaternion has w ≥ 0.
+    """
     if form in ("matrix", "rot6d"):
         return m.reshape(*m.shape[:-2], 9)[..., : 9 if form == "matrix" else 6]
     if form == "rot6d_columns":
@@ -55,7 +67,11 @@ def _lengths(v: Array) -> Array:
 
 
 def _quaternions(m: Array) -> Array:
-    """Returns unit quaternions x, y, z, w: the longest row of the four possible solutions."""
+    """Returns the unit quaternions x, y, z, w of matrices, with w ≥ 0.
+
+    Each row of `rows` is the quaternion times one of its components. The row of the largest
+    component loses the least precision.
+    """
     a, b, c, d, e, f, g, h, i = np.moveaxis(m.reshape(*m.shape[:-2], 9), -1, 0)
     rows = [
         [1 + a - e - i, b + d, c + g, h - f],
@@ -70,7 +86,10 @@ def _quaternions(m: Array) -> Array:
 
 
 def _fixed_axes(form: str) -> tuple[int, int, int]:
-    """Returns the axes of turns about fixed axes; those about moving axes in reverse order."""
+    """Returns the axes of Euler angles as turns about fixed axes, in the order of the turns.
+
+    Turns about moving axes equal turns about fixed axes in reverse order.
+    """
     i, j, k = ("xyz".index(c) for c in form.lower())
     return (i, j, k) if form.islower() else (k, j, i)
 
@@ -92,20 +111,21 @@ def _euler_matrix(form: str, v: Array) -> Array:
 def _euler_angles(form: str, m: Array) -> Array:
     """Returns the Euler angles in radians of matrices."""
     i, j, last = _fixed_axes(form)
-    k = 3 - i - j
+    k = 3 - i - j  # The axis that is neither i nor j.
+    # 1 if i, j, k is a cyclic permutation of x, y, z.
     sign = 1 if (j - i) % 3 == 1 else -1
     if i == last:
-        size = np.hypot(m[..., i, j], m[..., i, k])
+        size = np.hypot(m[..., i, j], m[..., i, k])  # The sine of the middle angle.
         middle = np.arctan2(size, m[..., i, i])
         first = np.arctan2(m[..., i, j], sign * m[..., i, k])
         third = np.arctan2(m[..., j, i], -sign * m[..., k, i])
     else:
-        size = np.hypot(m[..., i, i], m[..., j, i])
+        size = np.hypot(m[..., i, i], m[..., j, i])  # The cosine of the middle angle.
         middle = np.arctan2(-sign * m[..., k, i], size)
         first = np.arctan2(sign * m[..., k, j], m[..., k, k])
         third = np.arctan2(sign * m[..., j, i], m[..., i, i])
-    # If only the sum or difference of the outer angles is defined, the third one is 0.
-    free = size < 1e-7
-    first = np.where(free, np.arctan2(-sign * m[..., j, k], m[..., j, j]), first)
-    out = np.stack([first, middle, np.where(free, 0, third)], -1)
+    # Gimbal lock: only the sum or difference of the outer angles is defined. The third one is 0.
+    is_locked = size < 1e-7
+    first = np.where(is_locked, np.arctan2(-sign * m[..., j, k], m[..., j, j]), first)
+    out = np.stack([first, middle, np.where(is_locked, 0, third)], -1)
     return out if form.islower() else out[..., ::-1]

@@ -22,16 +22,17 @@ def parse_statistics(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarra
     for k, s in answer.items():
         shape = tuple(s.get("shape") or (-1,))
 
-        def vector(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
+        def shaped(v: Sequence[Any], shape: tuple[int, ...] = shape) -> np.ndarray:
+            """Returns numbers in the shape of the feature, if it fits. None becomes NaN."""
             a = np.array([np.nan if x is None else x for x in v], np.float64)
             size = int(np.prod(shape))
             is_unknown_shape = size == -1
             fits = size == a.size
             return a.reshape(shape) if is_unknown_shape or fits else a
 
-        one = {n: vector(s[n]) for n in ("min", "max", "mean", "std") if n in s}
+        one = {n: shaped(s[n]) for n in ("min", "max", "mean", "std") if n in s}
         one["count"] = np.array([s["count"]], np.int64)
-        one.update({q: vector(v) for q, v in sorted((s.get("quantiles") or {}).items())})
+        one.update({q: shaped(v) for q, v in sorted((s.get("quantiles") or {}).items())})
         out[k] = one
     return out
 
@@ -54,8 +55,9 @@ def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
         config: The configuration of the loader or dataset.
         sources: The configurations of a mixture's sources, which add to config.
     """
-    asking = [c for c in (config, *sources) if c.get("compute_stats") or "stats" in c]
-    for one in asking:
+    with_statistics = [c for c in (config, *sources) if c.get("compute_stats") or "stats" in c]
+    for one in with_statistics:
+        # The statistics of a source are for this source. Those of config are for all sources.
         users = [config, *sources] if one is config else [config, one]
         if not any(c.get("normalize") for c in users):
             field = "compute" if one.get("compute_stats") else "values"

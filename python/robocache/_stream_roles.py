@@ -27,9 +27,11 @@ _STATES = (
     "observation.robot_obs",
     "observation.robot_state",
 )
+# Parts of keys, in lower case: cameras on a hand, image features, and other vectors that do not
+# describe the robot.
 _HANDS = ("wrist", "gripper", "hand")
-_SEEN = ("image", "rgb", "vision", "visual")
-_OTHER = ("embedding", "language", "instruction")
+_IMAGE_WORDS = ("image", "rgb", "vision", "visual")
+_OTHER_WORDS = ("embedding", "language", "instruction")
 
 
 def is_numeric(f: Feature) -> bool:
@@ -43,7 +45,10 @@ def _is_image(f: Feature) -> bool:
 
 
 def _is_depth(f: Feature) -> bool:
-    """Reports whether a stream holds depth images."""
+    """Reports whether a stream holds depth images.
+
+    These are declared as depth, or have one channel of another dtype than uint8.
+    """
     return _is_image(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
 
 
@@ -164,14 +169,14 @@ def _find_vision(features: Mapping[str, Feature]) -> list[str]:
 
     For a dataset without images, returns a stored vector of image features.
     """
-    imgs = [k for k, f in features.items() if _is_image(f) and not _is_depth(f)]
-    aside = [k for k in imgs if not any(h in k.lower() for h in _HANDS)]
+    cameras = [k for k, f in features.items() if _is_image(f) and not _is_depth(f)]
+    not_on_hand = [k for k in cameras if not any(h in k.lower() for h in _HANDS)]
     vectors = [
         k
         for k, f in features.items()
-        if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _SEEN)
+        if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _IMAGE_WORDS)
     ]
-    return (aside or imgs or vectors)[:1]
+    return (not_on_hand or cameras or vectors)[:1]
 
 
 def _find_depth(features: Mapping[str, Feature]) -> list[str]:
@@ -197,7 +202,7 @@ def _find_numeric(features: Mapping[str, Feature]) -> list[str]:
         for k, f in features.items()
         if _is_vector(k, f)
         and len(f.shape) <= 1
-        and not any(w in k.lower() for w in (*_SEEN, *_OTHER))
+        and not any(w in k.lower() for w in (*_IMAGE_WORDS, *_OTHER_WORDS))
     ]
 
 
@@ -233,13 +238,13 @@ def calvin_cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, 
     listed = name_list("cameras", asked) or []
     out: dict[str, str] = {}
     for kind, what in (("rgb", "vision"), *([("depth", "depth")] if depth else [])):
-        there = [
+        known = [
             k.removeprefix(f"observation.{kind}_")
             for k in ds.features
             if k.startswith(f"observation.{kind}_")
         ]
         for i, c in enumerate(listed):
-            _checks.check_choice("cameras", c, there)
+            _checks.check_choice("cameras", c, known)
             out[what if i == 0 else f"{what}_{c}"] = f"observation.{kind}_{c}"
     return out
 
@@ -264,8 +269,8 @@ def camera_roles(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
                 {"dataset": ds.uri},
                 "obs_modality='low_dim'",
             )
-        main = first(ds.features)[0]
-        out.update({kind if k == main else f"{kind}_{k.rpartition('.')[2]}": k for k in keys})
+        main_key = first(ds.features)[0]
+        out.update({kind if k == main_key else f"{kind}_{k.rpartition('.')[2]}": k for k in keys})
     return out
 
 
@@ -306,16 +311,16 @@ def episodes_with_tasks(
                 {"dataset": ds.uri},
                 "tasks=['all']",
             )
-        of = {i: set(ds.episode(i).streams[stream].values) for i in indices}
+        names = {i: set(ds.episode(i).streams[stream].values) for i in indices}
     else:
-        of = {}
+        names = {}
         for i in indices:
             meta = ds.episode(i).meta
-            of[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
-    known = sorted({t for s in of.values() for t in s if t})
+            names[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
+    known = sorted({t for s in names.values() for t in s if t})
     folded = {t.casefold(): t for t in known}
     wanted = {_checks.check_choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
-    return [i for i in indices if of[i] & wanted]
+    return [i for i in indices if names[i] & wanted]
 
 
 def dataset_name(ds: Dataset) -> str:
@@ -329,7 +334,7 @@ def dataset_name(ds: Dataset) -> str:
 
 
 def _first_value(episode: Episode, key: str) -> Any:
-    """Returns the value that an episode has under a key, or None."""
+    """Returns the first value of a stream of an episode, or None if there is none."""
     if key not in episode.dataset.features:
         return None
     v = episode.streams[key].values
@@ -397,16 +402,17 @@ def nested_item(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any
         if isinstance(like, np.ndarray):
             out["rewards"] = np.zeros(like.shape, np.float32)
             masks["rewards_is_pad"] = np.ones_like(like)
-        else:
+        else:  # Zeros that stay on the device of the mask.
             out["rewards"] = (like & False).float()
             masks["rewards_is_pad"] = like | True
     return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
 
 
 def encode_frames(frames: Any, encoder: Any) -> Any:
-    """Encodes frames [B, T, C, H, W] as vectors [B, T, D], one sample at a time.
+    """Encodes frames [B, T, C, H, W] as vectors [B, T, D].
 
-    The activations of an encoder take many times the memory of its frames.
+    Samples are encoded one at a time, because the activations of an encoder take many times the
+    memory of its frames.
     """
     torch = _memory.torch_module()
     if torch is None:
@@ -439,12 +445,12 @@ def _joined_columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
 
 def _observations(
     episode: Episode,
-    of: Mapping[str, Sequence[str]],
+    roles: Mapping[str, Sequence[str]],
     image_size: tuple[int, int] | None,
 ) -> dict[str, Any]:
     """Returns the observations of an episode by role. The role vision is called rgb."""
     observations: dict[str, Any] = {}
-    for role, keys in of.items():
+    for role, keys in roles.items():
         if role in ("actions", "rewards"):
             continue
         if is_numeric(episode.dataset.features[keys[0]]):
@@ -464,15 +470,22 @@ def episode_fields(
     image_size: tuple[int, int] | None,
     step: Any,
 ) -> dict[str, Any]:
-    """Returns the fields of RLDSEpisode, from the rows of an episode."""
+    """Returns the fields of RLDSEpisode, from the rows of an episode.
+
+    Args:
+        episode: The episode.
+        streams: The streams that the caller assigned to roles, or None.
+        image_size: (height, width) of images; None: as stored.
+        step: The class of a step, called with the fields of each row.
+    """
     ds = episode.dataset
-    of = find_roles(ds, streams, None)
-    observations = _observations(episode, of, image_size)
+    roles = find_roles(ds, streams, None)
+    observations = _observations(episode, roles, image_size)
     n = episode.length
-    actions = _to_tensor(_joined_columns(episode, of["actions"]))
+    actions = _to_tensor(_joined_columns(episode, roles["actions"]))
     rewards = (
-        _joined_columns(episode, of["rewards"])[:, 0]
-        if "rewards" in of
+        _joined_columns(episode, roles["rewards"])[:, 0]
+        if "rewards" in roles
         else np.zeros(n, np.float32)
     )
     ends = (
@@ -485,7 +498,7 @@ def episode_fields(
         if "language_instruction" in ds.features
         else [(episode.tasks or [""])[0]] * n
     )
-    key = of["actions"][0]
+    key = roles["actions"][0]
     times = episode.streams[key].times
     notes = {
         k.removeprefix("episode_metadata."): _first_value(episode, k)
@@ -518,13 +531,13 @@ def episode_fields(
 
 def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
     """Returns the fields of RTXEpisode."""
-    of = find_roles(episode.dataset, streams, None)
+    roles = find_roles(episode.dataset, streams, None)
     out: dict[str, Any] = {"episode_id": str(episode.index), "vision": None, "vision_times": None}
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
-        if role in of:
-            s = episode.streams[of[role][0]]
+        if role in roles:
+            s = episode.streams[roles[role][0]]
             out[role] = (
-                _to_tensor(_joined_columns(episode, of[role]))
+                _to_tensor(_joined_columns(episode, roles[role]))
                 if is_numeric(s.feature)
                 else _to_tensor(s.frames(depth_unit="mm"))
             )

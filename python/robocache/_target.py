@@ -42,7 +42,7 @@ def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
         given["decode"] = decode
     if where.memory_budget is not None:
         given["memory_budget"] = where.memory_budget
-    for name, value in given.items():
+    for name, value in given.items():  # The first option is reported; the hint has all.
         fields = ", ".join(
             f"{k}={json.dumps(v, default=int)}" for k, v in {"decode": "gpu", **given}.items()
         )
@@ -56,6 +56,10 @@ def find_target(where: options.Device, decode: str | None) -> Target:
     """Returns the device that device= names.
 
     Raises Misuse or Unsupported if it is not available.
+
+    Args:
+        where: device= of the caller.
+        decode: Where images are decoded, as the caller chose it; None: the default.
     """
     pin = (
         None

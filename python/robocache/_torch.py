@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["register", "watch"]
+__all__ = ["register", "register_when_imported"]
 
 
 def register() -> None:

@@ -60,6 +60,7 @@ class Result(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
+        # The attributes that this class and its bases declare.
         known = [
             n
             for kind in type(self).__mro__
@@ -426,7 +427,14 @@ def _plain_json(v: Any) -> Any:
 
 
 def run_verb(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
-    """Runs a verb of the command line in the engine and returns its answer."""
+    """Runs a verb of the command line in the engine and returns its answer.
+
+    Args:
+        verb: The verb, such as "inspect" or "edit undo".
+        args: The positional arguments.
+        options: The flags by name, with _ in place of -.
+        progress: Whether to show progress on stderr. None: if stderr is a terminal.
+    """
     terminal = sys.stderr.isatty() if progress is None else bool(progress)
     given = json.loads(json.dumps(options, default=_plain_json))
     try:
@@ -627,7 +635,7 @@ def stats(
 def _hub_environment() -> dict[str, str]:
     """Returns the HF_* variables of this process.
 
-    The engine's environment is that of the time when it was loaded.
+    The engine's own copy of the environment may be older.
     """
     return {k: v for k, v in os.environ.items() if k.startswith("HF_")}
 

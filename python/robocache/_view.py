@@ -38,29 +38,25 @@ class View:
     url: str
 
     def __init__(self, args: list[str]) -> None:
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                filter(
-                    None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
-                )
-            ),
-        }
-        with tempfile.TemporaryFile() as said:
+        # The new process must import this package, also if it is not installed.
+        package_folder = str(Path(__file__).resolve().parents[1])
+        python_path = [package_folder, os.environ.get("PYTHONPATH")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, python_path))}
+        with tempfile.TemporaryFile() as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "robocache", "view", "--json", *args],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 start_new_session=True,
             )
             self._finalizer = weakref.finalize(self, _end_process, self._process)
             line = self._process.stdout.readline()  # type: ignore[union-attr]
             if not line:
                 code = self._process.wait()
-                said.seek(0)
-                text = said.read().decode(errors="replace").strip()
+                errors.seek(0)
+                text = errors.read().decode(errors="replace").strip()
                 # A message of several lines (the stack of an internal error) is kept whole.
                 message = text.rpartition("robocache: ")[2] or f"the page ended with code {code}"
                 raise _CLASSES.get(code, Error)(message)

@@ -64,7 +64,8 @@ class JaxBatches(NumpyBatches):
             )
         self._sharding = sharding
         (device,) = jax.device_put(np.zeros(())).devices()
-        # JAX places an array from DLPack on the first CPU device.
+        # Whether batches need no copy. JAX places an array from DLPack on the first CPU device, so
+        # this must be the default device.
         self._in_place = (
             sharding is None
             and device.platform == "cpu"
@@ -88,7 +89,7 @@ class JaxBatches(NumpyBatches):
     def _check_rows(self) -> None:
         """Raises Misuse if a step of the epoch or a key cannot be cut into equal shards."""
         batch, world = self.loader.batch_size, self.loader.world_size
-        steps = [batch * world]
+        steps = [batch * world]  # The rows of a step, and of the last step if it is shorter.
         if world == 1 and not self.loader._config["drop_last"]:
             steps.append(self.loader.num_samples % batch or batch)
         for rows in steps:
@@ -111,6 +112,7 @@ class JaxBatches(NumpyBatches):
                 )
 
     def _open_source(self, handle: _engine.Handle) -> JaxSource:
+        """Returns the object that receives batches and converts them to JAX arrays."""
         if self._sharding is not None:
             self._check_rows()  # The batch size may have changed.
         self._bfloat16 = {f["key"] for f in handle.info["fields"] if f["dtype"] == "bfloat16"}
@@ -124,13 +126,13 @@ class JaxBatches(NumpyBatches):
         jax = self._jax
         arrays = {k: self._as_known_dtype(k, v) for k, v in batch.items() if type(v) is not list}
         if self._in_place:
-            made = {k: self._from_host(v) for k, v in arrays.items()}
+            converted = {k: self._from_host(v) for k, v in arrays.items()}
         elif self._sharding is None or jax.process_count() == 1:
-            made = jax.device_put(arrays, self._sharding)
+            converted = jax.device_put(arrays, self._sharding)
         else:
             make = jax.make_array_from_process_local_data
-            made = {k: make(self._sharding, v) for k, v in arrays.items()}
-        return {k: made.get(k, v) for k, v in batch.items()}
+            converted = {k: make(self._sharding, v) for k, v in arrays.items()}
+        return {k: converted.get(k, v) for k, v in batch.items()}
 
     def _from_host(self, array: np.ndarray) -> Any:
         """Returns an array in host memory as a JAX array over the same memory."""
@@ -194,18 +196,19 @@ def _share_of_process(jax: Any, sharding: Any) -> tuple[int, int]:
     Processes that hold the same rows, as in model parallelism, have the same rank.
     """
     count = len(sharding.device_set)
+    # The rows that each process holds, for an array of one row per device.
     rows: dict[int, set[int]] = {}
     for device, index in sharding.devices_indices_map((count,)).items():
         rows.setdefault(device.process_index, set()).update(range(count)[index[0]])
     parts = sorted({tuple(sorted(r)) for r in rows.values()})
-    mine = tuple(sorted(rows.get(jax.process_index(), ())))
-    if mine not in parts or sum(map(len, parts)) != count or len({*map(len, parts)}) > 1:
+    own = tuple(sorted(rows.get(jax.process_index(), ())))
+    if own not in parts or sum(map(len, parts)) != count or len({*map(len, parts)}) > 1:
         raise Misuse(
             "the sharding does not give each process an equal part of the rows",
             hint='use a mesh of all devices, such as jax.sharding.Mesh(jax.devices(), ("data",)), '
             'with PartitionSpec("data")',
         )
-    return parts.index(mine), len(parts)
+    return parts.index(own), len(parts)
 
 
 class ViewsMixin:

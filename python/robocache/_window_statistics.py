@@ -129,7 +129,14 @@ def pool_statistics(
 
 
 def _pool_one(name: str, v: np.ndarray, weights: np.ndarray, means: np.ndarray | None) -> Any:
-    """Pools one statistic. v has one entry per dataset."""
+    """Returns one statistic of all datasets together.
+
+    Args:
+        name: The name of the statistic.
+        v: The statistic of each dataset.
+        weights: The share of each dataset; the sum is 1.
+        means: The mean of each dataset, for "std"; None if there is none.
+    """
     if name == "count":
         return v.sum(0)
     if name == "mean":

@@ -109,7 +109,16 @@ def _resample_old(
     backend: Any,
     first: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Checks the old options and calls resample or fuse."""
+    """Checks the old options and calls resample or fuse.
+
+    Args:
+        streams: The name, data and times of each stream.
+        target_times: The target times.
+        single: Whether to call resample.
+        epsilon: Seconds added to the denominator of the interpolation.
+        mode, edge, max_gap, out, return_valid, validate, backend: As in resample.
+        first: The options of the first stream; None: those of the others.
+    """
     if isinstance(epsilon, (np.floating, np.integer)):
         epsilon = float(epsilon)
     if (
@@ -119,17 +128,18 @@ def _resample_old(
     ):
         raise Misuse(f"epsilon={epsilon!r}: expected seconds, 0 or more")
     rule = {"mode": mode, "edge": edge, "max_gap": max_gap}
-    target_times, seconds = _check_times(target_times)
-    whole: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
+    target_times, all_seconds = _check_times(target_times)
+    calls: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for i, (name, data, times) in enumerate(streams):
-        times, own = _check_times(times)
-        seconds = seconds and own
-        whole.append((name, data, times, first if first is not None and i == 0 else rule))
-    clock: dict[str, Any] = (
-        {"clock": "given", "epsilon": float(epsilon)} if seconds and mode != "mean" else {}
-    )
+        times, are_seconds = _check_times(times)
+        all_seconds = all_seconds and are_seconds
+        calls.append((name, data, times, first if first is not None and i == 0 else rule))
+    # If all times are float seconds, the result is computed in seconds, as the old functions did.
+    # Otherwise it is computed in int64 nanoseconds.
+    uses_seconds = all_seconds and mode != "mean"
+    clock: dict[str, Any] = {"clock": "given", "epsilon": float(epsilon)} if uses_seconds else {}
     return _resampled(
-        whole,
+        calls,
         target_times,
         None,
         single,
@@ -296,7 +306,8 @@ def fuse_multimodal(
     return _fuse_onto_first(streams, out, options)
 
 
-# The rule that copies values of any type.
+# The options with which the first stream passes through: each target is one of its timestamps, and
+# "nearest" accepts data of any type.
 _COPY_RULE: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}
 
 
@@ -311,6 +322,7 @@ def _fuse_onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dic
         raise Misuse(
             "fuse_multimodal: a ragged batch has no clock that all share", hint="give target_times="
         )
+    # Checks the options, which the first stream does not use.
     _rules.series_rule(
         **{k: options[k] for k in ("mode", "edge", "max_gap")},
         window=1 if options["mode"] == "mean" else None,
@@ -491,20 +503,20 @@ def check_installation() -> dict[str, Any]:
 
     found = _engine.call_engine("robocache_backends")
     cuda = found["cuda"]
-    there = bool(cuda["devices"])
+    has_cuda = bool(cuda["devices"])
     reasons = {}
-    if not there:
+    if not has_cuda:
         reasons["cuda"] = cuda.get("reason") or "no device"
     torch = importlib.util.find_spec("torch") is not None
     if not torch:
         reasons["pytorch"] = "not installed: arrays are NumPy arrays"
     return {
-        "cuda_extension_available": there,
-        "multimodal_extension_available": there,
-        "voxelize_extension_available": there,
+        "cuda_extension_available": has_cuda,
+        "multimodal_extension_available": has_cuda,
+        "voxelize_extension_available": has_cuda,
         "pytorch_available": torch,
-        "cuda_device_available": there,
-        "gpu_name": cuda["devices"][0] if there else None,
+        "cuda_device_available": has_cuda,
+        "gpu_name": cuda["devices"][0] if has_cuda else None,
         "version": __version__,
         "cpu_features": found["cpu"],
         "driver": cuda.get("driver"),

@@ -140,7 +140,8 @@ class Contract:
     def __repr__(self) -> str:
         align = self._content["options"]["align"]
 
-        def option(name: str, key: str) -> str:
+        def seconds_text(name: str, key: str) -> str:
+            """Returns a duration of align for a stream in seconds, or "" if it is not set."""
             v = align.get(name, "")
             v = v.get(key, v.get("*", "")) if isinstance(v, dict) else v
             return f"{int(v.removesuffix('ns')) / 1e9:g} s" if v and v != "0ns" else ""
@@ -156,8 +157,8 @@ class Contract:
                     key,
                     message.get("topic", "") + message.get("field", ""),
                     mode,
-                    option("delay", key) if mode else "",
-                    option("max_age", key) if mode else "",
+                    seconds_text("delay", key) if mode else "",
+                    seconds_text("max_age", key) if mode else "",
                     d["dtype"],
                     str(d["shape"]),
                 ]

@@ -354,9 +354,9 @@ class Dataset:
         of HDF5's demo_N. Formats without numbers count from 0.
         """
         if self._indices is None:
-            told = self.info.get("episode_indices")
+            stored = self.info.get("episode_indices")
             self._indices = (
-                np.arange(self.num_episodes) if told is None else np.array(told, np.int64)
+                np.arange(self.num_episodes) if stored is None else np.array(stored, np.int64)
             )
         return self._indices
 

@@ -136,11 +136,13 @@ class _SequenceDataset(_Base):
         self.target_hz = float(exact)
         self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
         self._free_bytes = _cache_bytes(cache)  # The bytes that may still be kept.
-        # The bound that the caller gave; 0 for True.
+        # The bound in bytes that the caller gave; 0 if the caller gave True.
         self._cache_limit = 0 if cache is True else self._free_bytes
         self._kept_items: dict[int, Any] | None = {} if self._free_bytes else None
         features = dataset.features
         streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
+        # One sample of the MapDataset per sequence: its rate is that of the sequences, and each
+        # stream has a window of sequence_length rows.
         span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
         self._task = "task" if language and dataset.info.get("tasks") else None
         align: dict[str, Any] = {
@@ -171,14 +173,14 @@ class _SequenceDataset(_Base):
     def __getitem__(self, i: int) -> dict[str, Any]:
         if self._kept_items is None:
             return self._make_item(self.map[i])
-        k = self.map._index(i)
-        item = self._kept_items.get(k)
+        position = self.map._index(i)
+        item = self._kept_items.get(position)
         if item is None:
-            item = self._make_item(self.map[k])
+            item = self._make_item(self.map[position])
             size = _sample_bytes(item)
             if size <= self._free_bytes:
                 self._free_bytes -= size
-                self._kept_items[k] = item
+                self._kept_items[position] = item
         return dict(item)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -202,17 +204,19 @@ class _SequenceDataset(_Base):
                 out[role] = v[..., 0] if role == "rewards" and v.shape[-1] == 1 else v
             else:
                 out[role] = got[keys[0]]
+        # The streams of vectors, not of images.
         fused = [
             out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1
         ]
         if fused:
             out["fused"] = _stream_roles.join_streams(fused, axes)
         texts = got[self._task] if self._task else None
-        out["language"] = (
-            (texts if texts is not None else "")
-            if axes == 1
-            else (list(texts) if texts is not None else [""] * len(got["episode_id"]))
-        )
+        if axes == 1:
+            out["language"] = "" if texts is None else texts
+        elif texts is None:
+            out["language"] = [""] * len(got["episode_id"])
+        else:
+            out["language"] = list(texts)
         out["episode_id"] = got["episode_id"]
         for role, keys in self.roles.items():
             out[role + "_is_pad"] = _stream_roles.any_mask([got[k + "_is_pad"] for k in keys])
@@ -519,6 +523,7 @@ class RTXDataset(_SequenceDataset):
         self.num_episodes: int = n
 
     def _make_item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a sample with observations in their own dict."""
         return _stream_roles.nested_item(self._streams_by_role(got, 1), self.roles)
 
     def _nested_batch(self, got: Mapping[str, Any]) -> dict[str, Any]:
@@ -565,11 +570,12 @@ def _find_dataset(name: str | None, data_dir: Any, path: Any, how: Mapping[str, 
         )
     if (folder / name).is_dir():
         return open_dataset(folder / name, **how)
-    own = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
-    if own and (data_dir is not None or folder.name == name):
+    # The folder may itself be the dataset, or contain its versions.
+    is_dataset = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
+    if is_dataset and (data_dir is not None or folder.name == name):
         return open_dataset(folder, **how)
-    there = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    hint = _checks.nearest_names(name, there) if there else "the folder is empty"
+    known = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    hint = _checks.nearest_names(name, known) if known else "the folder is empty"
     raise NotFound(f"no dataset {name!r} in {root}", {"dataset": f"{root}/{name}"}, hint)
 
 
@@ -606,11 +612,12 @@ class RTXDataLoader(_SequenceLoader):
         split: str | None = "train",
         **kw: Any,
     ) -> None:
-        known = inspect.signature(RTXDataset.__init__).parameters
+        # Keywords of both classes belong to RTXDataset.
+        dataset_keywords = inspect.signature(RTXDataset.__init__).parameters
         of_loader = {
             k: kw.pop(k)
             for k in list(kw)
-            if k not in known and k in inspect.signature(Loader.__init__).parameters
+            if k not in dataset_keywords and k in inspect.signature(Loader.__init__).parameters
         }
         sequences = RTXDataset(dataset_name, split=split, **kw)
         of_loader.setdefault("shuffle", "global" if split == "train" else False)
@@ -629,12 +636,13 @@ def _thread_option(num_workers: Any) -> dict[str, Any]:
 
 
 class _EncodeVision:
-    """Converts a batch, with vision encoded as vectors by the caller's encoder."""
+    """Converts a batch of the engine, and replaces frames by vectors of the caller's encoder."""
 
     def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
         self.sequences, self.encoder = sequences, encoder
 
     def __call__(self, got: dict[str, Any]) -> dict[str, Any]:
+        """Returns the batch in the form of create_rtx_dataloader, with vectors as vision."""
         batch = self.sequences._flat_batch(got)
         frames = batch["vision"]
         if frames is None or frames.ndim != 5:
@@ -643,9 +651,10 @@ class _EncodeVision:
                 {"dataset": self.sequences.dataset.uri},
             )
         batch["vision"] = _stream_roles.encode_frames(frames, self.encoder)
-        batch["fused"] = _stream_roles.join_streams(
-            [batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2
-        )
+        parts = [batch["vision"]]
+        if batch["proprio"] is not None:
+            parts.append(batch["proprio"])
+        batch["fused"] = _stream_roles.join_streams(parts, 2)
         return batch
 
 

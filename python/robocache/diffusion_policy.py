@@ -122,16 +122,22 @@ class _SequenceDataset:
         )
 
     def _select(self, mask: np.ndarray) -> None:
-        """Makes the samples of the episodes in mask."""
+        """Sets `indices` to the samples of the episodes in mask.
+
+        A row of `indices` is one window: the episode, the first recorded row and the end of the
+        recorded rows in the buffer, and the same two positions in the window.
+        """
         self.train_mask: np.ndarray[Any, Any] = mask
         found = []
         for e in np.nonzero(mask)[0]:
             start, end = self._ends[e : e + 2]
-            first = np.arange(-self.pad_before, end - start - self.horizon + self.pad_after + 1)
+            length = end - start
+            # The rows are relative to the episode. Negative ones are padding.
+            first = np.arange(-self.pad_before, length - self.horizon + self.pad_after + 1)
             low = np.maximum(first, 0)
-            high = np.minimum(first + self.horizon, end - start)
-            rows = [low + start, high + start, low - first, high - first]
-            found.append(np.stack([np.full_like(low, e), *rows], 1))
+            high = np.minimum(first + self.horizon, length)
+            bounds = [low + start, high + start, low - first, high - first]
+            found.append(np.stack([np.full_like(low, e), *bounds], 1))
         self.indices: np.ndarray[Any, Any] = np.concatenate([np.zeros((0, 5), np.int64), *found])
 
     @cached_property
@@ -158,21 +164,25 @@ class _SequenceDataset:
         """Returns several samples. Each image is decoded once, even if several windows have it."""
         windows = []
         for i in indices:
-            _, low, high, first, _ = self.indices[i]
-            rows = np.arange(low - first, low - first + self.horizon)
-            windows.append(np.clip(rows, low, high - 1))
+            _, low, high, padding, _ = self.indices[i]
+            rows = np.arange(low - padding, low - padding + self.horizon)
+            windows.append(np.clip(rows, low, high - 1))  # Padding repeats the outermost rows.
         seen = np.concatenate([np.zeros(0, np.int64), *(w[: self.n_obs_steps] for w in windows)])
-        decoded, place = np.unique(seen, return_inverse=True)
+        decoded, positions = np.unique(seen, return_inverse=True)
         frames = self._frames.batch(decoded.tolist()) if self._image_keys and len(seen) else {}
         out = []
         for n, rows in enumerate(windows):
-            at = place[n * self.n_obs_steps : (n + 1) * self.n_obs_steps]
+            own = positions[n * self.n_obs_steps : (n + 1) * self.n_obs_steps]
             values = {k: v[rows] for k, v in self._numbers.items()}
-            out.append(self._assemble({**values, **{k: frames[k][at] for k in self._image_keys}}))
+            out.append(self._assemble({**values, **{k: frames[k][own] for k in self._image_keys}}))
         return out
 
     def _assemble(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the streams of windows, (..., T, D) or (..., T, C, H, W), as a sample."""
+        """Returns a sample, or a batch of them, from the windows of all streams.
+
+        Args:
+            values: The windows by stream key, (..., T, D) or (..., T, C, H, W).
+        """
         parts = {}
         for name, (key, columns) in self._obs.items():
             axes = (slice(None),) * 3 if key in self._image_keys else (columns,)
@@ -181,7 +191,7 @@ class _SequenceDataset:
         return {"obs": self._join(parts), "action": values[key][..., columns]}
 
     def _join(self, parts: dict[str, Any]) -> Any:
-        """Returns the observation of a sample from its parts."""
+        """Returns the observation of a sample from its parts. LowdimDataset joins them."""
         return parts
 
     def get_validation_dataset(self) -> Any:
@@ -218,18 +228,22 @@ class _SequenceDataset:
         """
         if mode not in ("limits", "gaussian"):
             raise Misuse(f"mode={mode!r}", hint='use "limits" or "gaussian"')
-        numbers = {n: s for n, s in self._obs.items() if s[0] not in self._image_keys}
-        rows = {n: self._numbers[key][:, columns] for n, (key, columns) in numbers.items()}
+        rows = {
+            name: self._numbers[key][:, columns]
+            for name, (key, columns) in self._obs.items()
+            if key not in self._image_keys
+        }
         obs = self._join(rows)
-        data = {"action": self.get_all_actions(), **(rows if obs is rows else {"obs": obs})}
+        is_joined = obs is not rows  # One tensor "obs" in place of one key per part.
+        data = {"action": self.get_all_actions(), **({"obs": obs} if is_joined else rows)}
         args = (mode, output_min, output_max, range_eps)
-        made = Normalizer((key, fit_field(x, *args)) for key, x in data.items())
-        made.update((n, image_field()) for n in self._obs if n not in numbers)
+        normalizer = Normalizer((key, fit_field(x, *args)) for key, x in data.items())
+        normalizer.update((name, image_field()) for name in self._obs if name not in rows)
         if _LinearNormalizer is None:
-            return made
-        theirs = _LinearNormalizer()
-        theirs.load_state_dict(made.state_dict())
-        return theirs
+            return normalizer
+        converted = _LinearNormalizer()
+        converted.load_state_dict(normalizer.state_dict())
+        return converted
 
 
 class ImageDataset(_SequenceDataset, _ImageBase):
@@ -253,12 +267,15 @@ class LowdimDataset(_SequenceDataset, _LowdimBase):
     _default_obs = dict(enumerate(["keypoint", ("state", 0, 2)]))
 
     def _join(self, parts: dict[Any, Any]) -> Any:
-        first, *_ = arrays = list(parts.values())
+        """Returns the parts joined along the last axis, in the library of the first one."""
+        arrays = list(parts.values())
+        first, *_ = arrays
         torch = _memory.torch_module()
         if isinstance(first, torch.Tensor):
             return torch.cat(arrays, -1)
-        space = getattr(first, "__array_namespace__", None)  # of JAX and NumPy 2
-        return space().concat(arrays, axis=-1) if space else np.concatenate(arrays, -1)
+        # JAX and NumPy 2 have this method, NumPy 1 does not.
+        namespace = getattr(first, "__array_namespace__", None)
+        return namespace().concat(arrays, axis=-1) if namespace else np.concatenate(arrays, -1)
 
 
 class Loader(_Loader):
@@ -293,9 +310,12 @@ class Loader(_Loader):
         self._assemble = d._assemble
 
     def _next_batch(self, epoch: int) -> Any:
+        """Returns the next batch in diffusion_policy's form, or None at the end of the epoch."""
         taken = super()._next_batch(epoch)
         if taken is not None:
-            columns = taken.batch.items()
-            flat = {k: v if v.ndim > 4 else v.reshape(*v.shape[:2], -1) for k, v in columns}
-            taken.batch = self._assemble(flat)
+            values = {}
+            for key, v in taken.batch.items():
+                is_image = v.ndim > 4  # (B, T, C, H, W)
+                values[key] = v if is_image else v.reshape(*v.shape[:2], -1)
+            taken.batch = self._assemble(values)
         return taken

@@ -442,7 +442,10 @@ class Edit:
         )
 
     def recompute_stats(self) -> Edit:
-        """Computes the statistics again. All edits do this; alone, it copies everything else."""
+        """Computes the statistics again, and copies everything else.
+
+        Every other change also computes the statistics.
+        """
         return self._with_change("recompute-stats")
 
     def plan(self, dst: Any = None, **options: Any) -> EditReport:
@@ -498,20 +501,20 @@ class Edit:
 
     def _send_request(self, dst: Any, **options: Any) -> EditReport:
         """Sends the changes to the engine and returns the report."""
-        opened = [_source_request(s) for s in self._sources]
-        options_of_open = [how for _, how in opened]
+        requests = [_source_request(s) for s in self._sources]
+        open_options = [how for _, how in requests]
         request: dict[str, Any] = {
-            "sources": [uri for uri, _ in opened],
+            "sources": [uri for uri, _ in requests],
             "verbs": self._verbs,
             **{k: v for k, v in options.items() if _is_given(v)},
         }
-        if any(how != options_of_open[0] for how in options_of_open):
+        if any(how != open_options[0] for how in open_options):
             raise Misuse(
                 "the datasets were opened by different options",
                 hint="open them alike, or give their paths",
             )
-        if options_of_open and options_of_open[0]:
-            request["open"] = options_of_open[0]
+        if open_options and open_options[0]:
+            request["open"] = open_options[0]
         if dst is not None:
             request["dst"] = _checks.path_text(dst)
         _, report = _engine.current_engine().call("robocache_edit", 0, request, settle=True)
@@ -544,7 +547,7 @@ def _source_request(s: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _is_given(v: Any) -> bool:
-    """Reports whether an argument was given."""
+    """Reports whether an argument is neither None nor False, which mean the default."""
     return v is not None and v is not False
 
 
@@ -554,21 +557,21 @@ def _drop_none(**given: Any) -> dict[str, Any]:
 
 
 def _episode_text(v: Any) -> str:
-    """Returns episode indices as text, such as "0,3,5"."""
+    """Returns episode indices as text, such as "0,3,5". Text stays unchanged."""
     if not isinstance(v, str):
-        v = ",".join(
-            str(_checks.check_whole("episodes", x, 0))
-            for x in np.atleast_1d(
-                np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)
-            ).tolist()
-        )
+        listed = list(v) if isinstance(v, (range, set, frozenset)) else v
+        indices = np.atleast_1d(np.asarray(listed)).tolist()
+        v = ",".join(str(_checks.check_whole("episodes", x, 0)) for x in indices)
     if not v:
         raise Misuse("episodes: none are named", hint="leave it out for all episodes")
     return v
 
 
 def _moment_text(name: str, v: Any) -> str | None:
-    """Returns a time of trim as text. Raises Misuse for an integer, whose unit is ambiguous."""
+    """Returns a time of trim as text: seconds, or rows such as "12r".
+
+    Raises Misuse for an integer, whose unit is ambiguous.
+    """
     if v is None or isinstance(v, str):
         return v
     if _checks.is_integer(v):
@@ -643,7 +646,10 @@ def recover(dataset: Any) -> str:
 
 
 def _one_call(name: str) -> Any:
-    """Returns a function that makes one change of Edit in one call."""
+    """Returns the module's function for a method of Edit: makes the change and writes the result.
+
+    Its signature is that of the method, with source and dst first and in_place last.
+    """
     method = getattr(Edit, name)
 
     def verb(

@@ -72,13 +72,15 @@ class ShardedSingleStepDataset:
         self.processor: Any = None
         self._schema = schema = ModalityParts(dataset_path, modality_configs, SETTINGS)
         self.action_horizon: int = schema.horizon
-        self._places = {("video", n): (k, slice(None)) for n, k in schema.cameras.items()}
+        # {(modality, group): (key of the stream, columns)}.
+        self._columns = {("video", n): (k, slice(None)) for n, k in schema.cameras.items()}
         for kind in ("state", "action"):
             for name in schema.names.get(kind, ()):
                 p = schema.part(kind, name)
-                self._places[kind, name] = (p["original_key"], slice(p["start"], p["end"]))
+                self._columns[kind, name] = (p["original_key"], slice(p["start"], p["end"]))
+        # The rows of each stream that any modality reads, relative to the sample.
         rows: dict[str, set[int]] = {}
-        for (kind, _), (key, _) in self._places.items():
+        for (kind, _), (key, _) in self._columns.items():
             rows.setdefault(key, set()).update(schema.rows[kind])
         self._rows = {k: sorted(v) for k, v in rows.items()}
         self._samples = MapDataset(
@@ -93,9 +95,13 @@ class ShardedSingleStepDataset:
         self.shard_dataset()
 
     def shard_dataset(self) -> None:
-        """Divides the steps into shards of similar length: a function of the seed."""
+        """Divides the steps into shards of similar length. The result depends only on the seed.
+
+        The steps of each episode are shuffled and cut into pieces. Each piece goes to the shortest
+        shard.
+        """
         rng = np.random.default_rng(self.seed)
-        pieces: list[tuple[int, np.ndarray]] = []
+        pieces: list[tuple[int, np.ndarray]] = []  # (position of the episode, its steps).
         for e in rng.permutation(len(self._schema.usable)).tolist():
             steps = np.arange(int(self._schema.usable[e]))
             rng.shuffle(steps)
@@ -133,6 +139,7 @@ class ShardedSingleStepDataset:
         return out
 
     def _process(self, step: Any) -> Any:
+        """Returns the model inputs of a step. Raises Misuse if no processor is set."""
         if self.processor is None:
             raise Misuse("no processor is set", hint="Call set_processor first.")
         return self.processor([{"type": "episode_step", "content": step}])
@@ -143,20 +150,22 @@ class ShardedSingleStepDataset:
             from gr00t.data.types import VLAStepData as Step
         except ImportError:
             Step = SimpleNamespace  # noqa: N806
-        first, text = int(self._starts[episode]), None
+        first_row, text = int(self._starts[episode]), None
         if self._schema.language == "task":
-            text = random.choice(self._schema.dataset[episode].tasks or [""])  # as GR00T
+            # GR00T also chooses one of the tasks of the episode at random.
+            text = random.choice(self._schema.dataset[episode].tasks or [""])
         tasks = self._schema.dataset.tasks
         out = []
-        for item in self._samples.__getitems__([first + int(s) for s in steps]):
+        for item in self._samples.__getitems__([first_row + int(s) for s in steps]):
             groups: dict[str, dict[str, Any]] = {"video": {}, "state": {}, "action": {}}
-            for (kind, name), (key, columns) in self._places.items():
-                chosen = [self._rows[key].index(d) for d in self._schema.rows[kind]]
-                v = np.asarray(item[key])[chosen]
+            for (kind, name), (key, columns) in self._columns.items():
+                # The item has the rows of all modalities that read the stream.
+                own_rows = [self._rows[key].index(d) for d in self._schema.rows[kind]]
+                v = np.asarray(item[key])[own_rows]
                 if kind == "video":
                     groups[kind][name] = list(v)
                 else:
-                    v = v.reshape(len(chosen), -1)[:, columns]
+                    v = v.reshape(len(own_rows), -1)[:, columns]
                     groups[kind][name] = v.astype(np.float32)
             if self._schema.language != "task":
                 text = tasks[int(np.asarray(item[self._schema.language]).item())]
@@ -284,13 +293,13 @@ class Loader(loader.Loader):
         """Returns the model's inputs of a batch."""
         out = {k: batch[k] for k in self._delivered}
         index = batch.get("dataset_index")
-        if index is None:  # There is one dataset.
+        if index is None:  # There is one dataset, so all positions are 0.
             index = batch["episode_index"] * 0
-        names = batch[self._text_key]
-        if not isinstance(names, list):
-            names = names.reshape(-1).tolist()
-        texts = zip(index.tolist(), names, strict=True)
-        out["text"] = [self._texts[source](name) for source, name in texts]
+        tasks = batch[self._text_key]  # Texts, or the numbers of tasks.
+        if not isinstance(tasks, list):
+            tasks = tasks.reshape(-1).tolist()
+        pairs = zip(index.tolist(), tasks, strict=True)
+        out["text"] = [self._texts[source](task) for source, task in pairs]
         out["dataset_index"], out["embodiment_id"] = index, index * 0
         for source, number in enumerate(self._embodiments):
             out["embodiment_id"][index == source] = number

@@ -178,7 +178,7 @@ class LeRobotDataset(MapDataset):
         self._open_map()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Worker processes need neither, and both are created again on access.
+        # Worker processes need neither the table nor the dict. Both are created again on access.
         return {
             k: v
             for k, v in super().__getstate__().items()
@@ -226,12 +226,12 @@ class LeRobotDataset(MapDataset):
             return None
         lengths = self.dataset.episodes["lengths"].tolist()
         ends = list(itertools.accumulate(lengths))
-        rows = (
-            r
-            for p in self.meta.positions(self._config["episodes"])
-            for r in range(ends[p] - lengths[p], ends[p])
+        selected_rows = (
+            row
+            for position in self.meta.positions(self._config["episodes"])
+            for row in range(ends[position] - lengths[position], ends[position])
         )
-        return {r: i for i, r in enumerate(rows)}
+        return {row: i for i, row in enumerate(selected_rows)}
 
     def select_columns(self, column_names: str | Sequence[str]) -> Any:
         """Returns hf_dataset with these columns only."""

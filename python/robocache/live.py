@@ -139,6 +139,7 @@ class Live:
                 image or one of another size, or a timestamp far from the arrival.
         """
         converter = self._converters.get(key)
+        # The engine reports an unknown key.
         dtype, data = converter.convert(value) if converter else (None, _buffer(b""))
         shape = (ctypes.c_int64 * data.ndim)(*data.shape)
         self._send(
@@ -353,7 +354,8 @@ class _Converter:
             out = a.astype(self.dtype)
             if not has_dtype and a.dtype.kind == self.dtype.kind == "f":
                 return out
-            # The second cast alone does not find an int8 of -1 that became a uint8 of 255.
+            # Both comparisons are needed: an int8 of -1 becomes a uint8 of 255, and is equal again
+            # after the cast back.
             back = out.astype(a.dtype)
         nan = a.dtype.kind == self.dtype.kind == "f"
         if not (np.array_equal(back, a, nan) and np.array_equal(out, a, nan)):
@@ -363,6 +365,7 @@ class _Converter:
         return out
 
     def _mismatch(self, want: str, got: str) -> Misuse:
+        """Returns the error for a value that does not fit the stream."""
         return Misuse(f"{self.key}: expected {want}, found {got}", {"stream": self.key})
 
 

@@ -203,13 +203,14 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         inherited = sources.inherited
         if self._mix is not None:
             given["normalize"] = _sources.share_normalizer(self._mix, normalize)
-        own = _config.sample_config(self._features, given)
+        own = _config.sample_config(self._features, given)  # The options that were given here.
         if self._mix is not None and "stats" in own:
             raise Misuse(
                 "Statistics(values=…) of a mixture",
                 hint="give it to each robocache.Mix; statistics=robocache.Statistics(compute=True) "
                 "may stand here",
             )
+        # Statistics that were given here replace those of a MapDataset that is the source.
         if own.get("compute_stats"):
             inherited.pop("stats", None)
         if "stats" in own:
@@ -223,8 +224,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._rank_resolver = RankResolver(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
-        self._target = found = find_target(where, self._config.get("decode"))
-        self._config.update(found.config)
+        self._target = find_target(where, self._config.get("decode"))
+        self._config.update(self._target.config)
         self._host_reason: str | None = None  # Why the host completes the batches for a device.
         self._reset_state()
         self._open().open()
@@ -308,13 +309,12 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         self._handle = None
         # Created at the first batch.
         self._batches: HostBatches | DeviceBatches | PinnedBatches | JaxSource | None = None
-        # The view that asks for the batches; None: a `for` over the loader itself.
+        # The view whose batches are delivered, such as as_jax(); None: the loader itself.
         self._view: NumpyBatches | None = None
-        self._epoch_is_open = (
-            False  # Whether some batches of the epoch were delivered, but not its end.
-        )
+        # Whether some batches of the epoch were delivered, but not its end.
+        self._epoch_is_open = False
         self._last_epoch = 0  # The epoch of the last delivered batch.
-        self._iterated = False
+        self._iterated = False  # Whether a `for` was begun.
         self._positioned = False  # Whether set_epoch or load_state_dict was called.
         self._pass_number = 0  # The number of the `for` that may receive batches.
         self._samples: Samples | None = None
@@ -329,7 +329,11 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         return Finisher(handle, _memory.torch_module(), self._target.device, self._target.kernels)
 
     def _create_loader(self) -> tuple[int, Any]:
-        """Creates the engine's loader, on the host's kernels or in ordinary memory if necessary."""
+        """Creates the engine's loader and returns its number and the engine's answer.
+
+        If the device cannot complete the batches, the host does. If the driver has no page-locked
+        memory, ordinary memory is used.
+        """
         try:
             answer = self._create_once()
         except Unsupported as why:
@@ -346,9 +350,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             answer = self._create_once()
         if self._raw:
             e = _engine.current_engine()
-            where = {"rows": self.batch_size, **self._target.kernels}
+            args = {"rows": self.batch_size, **self._target.kernels}
             try:
-                probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
+                # An operation that is prepared only to find out whether the kernels run.
+                probe = e.call("robocache_loader_finish", answer["loader"], args)[1]["op"]
             except Unsupported as why:
                 # The kernels do not run on the device: the host completes batches, and stats() has
                 # the reason.
@@ -419,18 +424,17 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     def _recreate(self, **change: Any) -> None:
         """Creates the engine's loader again with other options, at the same position."""
         old = self._open()
+        # The position is that of the first batch that was not delivered.
         before = self._batches.first_pending_seq if isinstance(self._batches, ReadAhead) else 0
-        state = (
-            old.call("robocache_loader_state", {"before": before} if before else None)
-            if self._iterated or self._positioned
-            else None
-        )
-        iterated, positioned, turn = self._iterated, self._positioned, self._pass_number
+        state = None  # A loader at its start has no position to restore.
+        if self._iterated or self._positioned:
+            state = old.call("robocache_loader_state", {"before": before} if before else None)
+        iterated, positioned, pass_number = self._iterated, self._positioned, self._pass_number
         self.close()
         self._reset_state()
         self._iterated = iterated
         self._positioned = positioned
-        self._pass_number = turn + 1
+        self._pass_number = pass_number + 1
         self._config.update(change)
         new = self._open().open()
         if state is not None:
@@ -450,7 +454,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "_samples",
         ):
             del state[name]
-        # The address belongs to this process.
+        # Without the address of the metrics, which this process serves.
         state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}
         return state
 
@@ -524,24 +528,24 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches | JaxSource:
         """Returns the object that receives batches in this process, created at the first call."""
-        taker = self._batches
-        if taker is None or taker.pid != os.getpid():
+        source = self._batches
+        if source is None or source.pid != os.getpid():
             handle = self._open().open()
             if self._view is not None:
-                self._batches = taker = self._view._open_source(handle)
-                return taker
-            taker = HostBatches(handle, raw=self._raw)
+                self._batches = source = self._view._open_source(handle)
+                return source
+            source = HostBatches(handle, raw=self._raw)
             if self._target.device is not None:
-                taker = DeviceBatches(
-                    taker,
+                source = DeviceBatches(
+                    source,
                     _memory.torch_module(),
                     self._target.device,
                     self._make_finisher(handle) if self._raw else None,
                 )
             elif self.pin_memory:
-                taker = PinnedBatches(taker, _memory.torch_module(), self._config["pin_device"])
-            self._batches = taker
-        return taker
+                source = PinnedBatches(source, _memory.torch_module(), self._config["pin_device"])
+            self._batches = source
+        return source
 
     def _next_batch(self, epoch: int) -> DeliveredBatch | None:
         """Returns the next batch of an epoch, or None at its end."""
@@ -632,10 +636,10 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""
-        taker = self._batches
+        source = self._batches
         self._batches = None
-        if isinstance(taker, (DeviceBatches, PinnedBatches)) and taker.pid == os.getpid():
-            taker.close()
+        if isinstance(source, (DeviceBatches, PinnedBatches)) and source.pid == os.getpid():
+            source.close()
         if self._handle is not None:
             self._handle.close()
         else:

@@ -53,10 +53,15 @@ def _split_rows(v: Any, torch: Any) -> Sequence[Any]:
 
 
 def _split_entries(v: Any, lengths: Any) -> list[Any]:
-    """Returns the part of each sample in a ragged column, without a copy."""
-    n = lengths.reshape(len(lengths), -1).sum(1).tolist()
-    ends = list(itertools.accumulate(n))
-    return [v[end - k : end] for k, end in zip(n, ends)]
+    """Returns the part of each sample in a ragged column, without a copy.
+
+    Args:
+        v: The values of all samples, one after the other.
+        lengths: The number of values of each sample, or of each row of its window.
+    """
+    counts = lengths.reshape(len(lengths), -1).sum(1).tolist()
+    ends = list(itertools.accumulate(counts))
+    return [v[end - n : end] for n, end in zip(counts, ends)]
 
 
 class MapDataset(_Base):
@@ -157,10 +162,10 @@ class MapDataset(_Base):
     @classmethod
     def _configured(cls, dataset: Dataset, config: dict[str, Any]) -> MapDataset:
         """Opens a MapDataset with options that were checked before."""
-        made = cls.__new__(cls)
-        made.dataset, made._config = dataset, config
-        made._open_map()
-        return made
+        out = cls.__new__(cls)
+        out.dataset, out._config = dataset, config
+        out._open_map()
+        return out
 
     def _open_map(self) -> None:
         """Creates the engine's object."""
@@ -180,16 +185,16 @@ class MapDataset(_Base):
             _compare_scales.warn_if_scales_differ(
                 [self.dataset], [self._config], answer["normalizers"]
             )
-        shape = (answer["len"], answer["fields"])
-        # The object is created again in another process. If the files of a camera have disappeared,
+        layout = (answer["len"], answer["fields"])
+        # Another process creates the object again. If the files of a camera have disappeared since,
         # the camera must not silently be missing in the items.
-        if self._first_answer is not None and self._first_answer != shape:
+        if self._first_answer is not None and self._first_answer != layout:
             raise Malformed(
                 "the dataset has changed since it was first opened",
                 {"dataset": self.dataset.uri},
                 "make the MapDataset again",
             )
-        self._first_answer = shape
+        self._first_answer = layout
         self._settled_config = settled_config(self._config, answer["settled"][0])
         return answer["map"], answer
 
@@ -228,13 +233,13 @@ class MapDataset(_Base):
     def _index(self, i: Any) -> int:
         """Returns i as an index of at least 0. Raises IndexError if it is out of range."""
         try:
-            k = operator.index(i)
+            index = operator.index(i)
         except TypeError:
             raise Misuse(f"index {i!r}: expected an integer or a slice") from None
         n = len(self)
-        if not -n <= k < n:
-            raise IndexError(f"index {k} of a dataset of {n} samples")
-        return k % n
+        if not -n <= index < n:
+            raise IndexError(f"index {index} of a dataset of {n} samples")
+        return index % n
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
@@ -266,25 +271,27 @@ class MapDataset(_Base):
         )
 
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
-        """Reads the samples at indices of at least 0."""
+        """Returns the samples at indices of at least 0.
+
+        The engine answers with one column per key, which is split into the values of the samples.
+        """
         torch = _memory.torch_module()
         columns = _memory.batch_values(
             self._map.call("robocache_map_items", {"indices": indices}), torch, True
         )
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
-        lengths = {
-            k: columns[(k if k + "_lengths" in columns else k.removesuffix("_times")) + "_lengths"]
-            for k in ragged
-        }
-        rows = {
-            k: v
-            if isinstance(v, list)
-            else _split_entries(v, lengths[k])
-            if k in ragged
-            else _split_rows(v, torch)
-            for k, v in columns.items()
-        }
-        return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
+        values: dict[str, Sequence[Any]] = {}  # The values of all samples by key.
+        for key, column in columns.items():
+            if isinstance(column, list):
+                values[key] = column
+            elif key in ragged:
+                # <key>_times has the lengths of <key>.
+                has_lengths = key + "_lengths" in columns
+                stream = key if has_lengths else key.removesuffix("_times")
+                values[key] = _split_entries(column, columns[stream + "_lengths"])
+            else:
+                values[key] = _split_rows(column, torch)
+        return [{k: v[i] for k, v in values.items()} for i in range(len(indices))]
 
     def close(self) -> None:
         """Releases decoders and indexes. Items that were returned stay valid."""

@@ -82,8 +82,11 @@ class Normalizer:
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        # The checked entry of each normalized key, see _check_entry.
         self._keys: dict[str, dict[str, Any]] = {}
+        # The engine's description of each vector and its parts.
         self._vectors: dict[str, dict[str, Any]] = {}
+        # The sources of a mixture by name. If there are sources, _keys and _vectors are empty.
         self._sources: dict[str, Normalizer] = {}
         if state is not None:
             self.load_state_dict(state)
@@ -232,7 +235,13 @@ class Normalizer:
         return self._apply_keys(batch, _denormalize_key, restore_columns)
 
     def _apply_keys(self, batch: Mapping[str, Any], how: Any, vectors: Any) -> dict[str, Any]:
-        """Applies `how` to the normalized keys of a batch, and `vectors` to its vectors."""
+        """Returns the batch with converted keys and vectors.
+
+        Args:
+            batch: The batch.
+            how: _normalize_key or _denormalize_key, for the keys.
+            vectors: compute_vector or restore_columns, for the vectors.
+        """
         if not isinstance(batch, Mapping):
             raise Misuse(
                 f"a batch of {type(batch).__name__}: expected a dict by key",
@@ -262,12 +271,17 @@ class Normalizer:
         return out
 
     def _reads(self, key: str) -> bool:
-        """Returns whether a vector reads a key of a batch."""
+        """Reports whether a vector, or the reference of one of its parts, has this key."""
         parts = [p for one in self._vectors.values() for p in one["parts"]]
         return key in self._vectors or any(p.get("key") == key for p in parts)
 
     def _apply_mixture(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
-        """Applies `how` to a batch of a mixture, with the source of each row."""
+        """Returns the batch of a mixture, each row converted with the statistics of its source.
+
+        Args:
+            batch: The batch. dataset_index has the position of the source of each row.
+            how: _normalize_key or _denormalize_key.
+        """
         if "dataset_index" not in batch:
             raise Misuse(
                 "which source a row is of decides how it is normalised: "
@@ -282,11 +296,10 @@ class Normalizer:
         out = dict(batch)
         for k in set(self.keys) & set(batch):
             v = _as_numbers(k, batch[k])
-            # A column of several sources has one dtype, that of the first source that normalizes
-            # it.
+            # The result. Its dtype is that of the first source with rows in the batch.
             done = None
             for i, source in enumerate(self._sources.values()):
-                rows = np.flatnonzero(index == i)  # of the batch; [0] if index is one number
+                rows = np.flatnonzero(index == i)  # Rows of the batch; [0] if index is one number.
                 if not rows.size:
                     continue
                 is_batch = index.ndim > 0
@@ -323,7 +336,10 @@ def _like(v: Any, x: np.ndarray) -> Any:
 
 
 def _check_entry(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the checked entry of one key, with its vectors as arrays."""
+    """Returns the checked entry of one key.
+
+    "_vectors" has shift and scale as float32 arrays. "_made" caches them as tensors by device.
+    """
     out = dict(one)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
     size = int(np.prod(out["shape"]))
@@ -380,7 +396,7 @@ def _as_numbers(key: str, v: Any) -> Any:
 
 
 def _shift_and_scale(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
-    """Returns shift and scale on the device of v, in the type of the computation."""
+    """Returns shift and scale of an entry, on the device of v and in the dtype `wide`."""
     if torch is None:
         return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
     made = one["_made"].get(v.device)
@@ -394,9 +410,12 @@ def _shift_and_scale(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tupl
 def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     """Returns v as rows of numbers for the computation.
 
+    A value with padding (dims) contributes only the columns of its source.
+
     Returns:
-        The rows (..., n), n being the number of statistics, in the type of the computation. A
-        function that converts rows to the shape of v, in a given type. The type of the computation.
+        (rows, restore_shape, wide). The rows have shape (..., n), where n is the number of
+        statistics, and the dtype `wide` of the computation. restore_shape(rows, dtype) converts
+        rows back to the shape of v. Padding keeps its values from v, in this dtype.
     """
     torch = _torch_of(v)
     names = torch or np
@@ -411,24 +430,28 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
             raise Misuse(
                 f"an image of shape {tuple(v.shape)}: expected (…, {want.format(shape[0])})"
             )
-        byte = v.dtype == names.uint8
+        is_byte = v.dtype == names.uint8
         x = v.to(wide) if torch else v.astype(wide)
-        x = x / _scalar_like(255, x, torch) if byte else x
-        x = (x.movedim(axis, -1) if torch else np.moveaxis(x, axis, -1)) if n > 1 else x[..., None]
-        return (
-            x,
-            (
-                lambda y, _dtype: (
-                    (y.movedim(-1, axis) if torch else np.moveaxis(y, -1, axis))
-                    if n > 1
-                    else y[..., 0]
-                )
-            ),
-            wide,
-        )
+        x = x / _scalar_like(255, x, torch) if is_byte else x
+
+        # The channels become the last axis. With one statistic for all of them, the image keeps its
+        # axes and gets a last axis of length 1.
+        if n > 1:
+            x = x.movedim(axis, -1) if torch else np.moveaxis(x, axis, -1)
+        else:
+            x = x[..., None]
+
+        def restore_axes(y: Any, _dtype: Any) -> Any:
+            """Returns the channels at their axis."""
+            if n == 1:
+                return y[..., 0]
+            return y.movedim(-1, axis) if torch else np.moveaxis(y, -1, axis)
+
+        return x, restore_axes, wide
     if one.get("dims") and v.ndim and v.shape[-1] == one["width"]:
-        at = one["dims"]
-        dims = at if at != list(range(len(at))) else slice(0, len(at))
+        columns = one["dims"]
+        is_prefix = columns == list(range(len(columns)))
+        dims = slice(0, len(columns)) if is_prefix else columns  # A slice makes no copy.
         v = v[..., dims]
         if not shape:
             v = v[..., 0]
@@ -442,6 +465,7 @@ def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     x = (v.to(wide) if torch else v.astype(wide)).reshape((*lead, size // n, n))
 
     def restore_shape(y: Any, dtype: Any) -> Any:
+        """Returns rows in the shape of v, with the padding of v."""
         y = y.reshape((*lead, *shape))
         if dims is None:
             return y
@@ -466,26 +490,26 @@ def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
     """Returns the dtype of normalized values."""
     name = one.get("dtype", "float32")
     if torch is None:
-        # NumPy has no bfloat16.
+        # NumPy has no bfloat16: the result is float32.
         return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
 def _normalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Normalizes the values of one key."""
+    """Returns the normalized values v of one key. `one` is the entry of the key."""
     torch = _torch_of(v)
     x, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)
-    constant = scale == 0
+    is_constant = scale == 0  # Constant columns become 0.
     with np.errstate(all="ignore"):
-        y = (x - shift if one["mode"] == "mean_std" else 2 * (x - shift)) / scale
-        if one["mode"] != "mean_std":
-            y = y - 1
-    y = (
-        torch.where(constant, torch.zeros_like(y), y)
-        if torch
-        else np.where(constant, y.dtype.type(0), y)
-    )
+        if one["mode"] == "mean_std":
+            y = (x - shift) / scale
+        else:
+            y = 2 * (x - shift) / scale - 1
+    if torch:
+        y = torch.where(is_constant, torch.zeros_like(y), y)
+    else:
+        y = np.where(is_constant, y.dtype.type(0), y)
     if one.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
     dtype = _result_dtype(one, torch)
@@ -493,7 +517,7 @@ def _normalize_key(one: dict[str, Any], v: Any) -> Any:
 
 
 def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Inverts the normalization of one key."""
+    """Returns the values of one key before normalization. `one` is the entry of the key."""
     torch = _torch_of(v)
     y, restore_shape, wide = _as_rows(one, v)
     shift, scale = _shift_and_scale(one, v, wide, torch)
@@ -511,13 +535,17 @@ class NormVectors(dict[str, dict[str, Any]]):
 
 
 def repeat_normalizer(n: Normalizer) -> NormVectors:
-    """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit."""
+    """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit.
+
+    The engine computes shift and scale from this value: mean and std + 1e-8, or low and high - low.
+    So the inputs are chosen whose rounded result is exactly the shift and scale of the Normalizer.
+    """
     out = NormVectors()
     for key, one in n._keys.items():
         shift, scale = one["_vectors"]
         if one["mode"] == "mean_std":
             std = _solve_rounding(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
-            # 0 would mean a constant.
+            # The engine reads std 0 as a constant column, so a tiny number replaces it.
             std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
             numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
         else:
@@ -535,15 +563,17 @@ def repeat_normalizer(n: Normalizer) -> NormVectors:
 
 
 def _solve_rounding(
-    want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
+    want: np.ndarray, guess: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns float32 numbers next to guess that `of` maps to want.
+    """Returns float32 numbers next to guess that `convert` maps to want.
 
     Rounding changes the result by at most one step, so the neighbours of guess are tried.
     """
     best = guess
-    for c in (np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))):
-        best = np.where((of(best) != want) & (of(c) == want), c, best)
+    for direction in (-np.inf, np.inf):
+        neighbour = np.nextafter(guess, np.float32(direction))
+        is_better = (convert(best) != want) & (convert(neighbour) == want)
+        best = np.where(is_better, neighbour, best)
     return best
 
 

@@ -150,7 +150,7 @@ class DataLoader:
     ) -> None:
         c = config if isinstance(config, Config) else read_config(config)
         self.config: Config = c
-        self._theirs = None if c is config else config
+        self._train_config = None if c is config else config  # openpi's TrainConfig, if given.
         self._num_batches = num_batches
         self._framework = _checks.check_choice("framework", framework, ("jax", "pytorch", "numpy"))
         if c.norm_stats is None and not skip_norm_stats:
@@ -164,21 +164,22 @@ class DataLoader:
         for key, stats in self._stats.items():
             if missing := [f for f in fields if f not in stats]:
                 raise Misuse(f"norm_stats[{key!r}] has no {missing[0]!r}", {"dataset": c.repo_id})
-        self._text = None if c.prompt.startswith("=") else c.prompt
+        # The key of the prompts; None if the prompt is a fixed text.
+        self._prompt_key = None if c.prompt.startswith("=") else c.prompt
         cameras = [k for k in c.images.values() if k is not None]
-        world = self._jax_processes(sharding)
+        rank, world_size = self._jax_processes(sharding)
         self.loader: Loader = Loader(
             _lerobotmeta.locate_dataset(c.repo_id, None),
-            keys=list(dict.fromkeys([c.state, c.actions, *cameras, self._text or c.state])),
-            batch_size=c.batch_size // world[1],
+            keys=list(dict.fromkeys([c.state, c.actions, *cameras, self._prompt_key or c.state])),
+            batch_size=c.batch_size // world_size,
             shuffle="global" if shuffle is True else shuffle,
             seed=c.seed,
             split="all",
             drop_last=True,
             windows=Windows(rows={c.actions: range(c.action_horizon)}),
             images=Images(size=c.resolution, fit="letterbox", filter="pil-bilinear", layout="hwc"),
-            rank=world[0],
-            world_size=world[1],
+            rank=rank,
+            world_size=world_size,
             **options,
         )
 
@@ -196,21 +197,20 @@ class DataLoader:
 
     def data_config(self) -> Any:
         """Returns openpi's DataConfig, or the Config."""
-        if self._theirs is None:
-            return self.config
-        return self._theirs.data.create(self._theirs.assets_dirs, self._theirs.model)
+        t = self._train_config
+        return self.config if t is None else t.data.create(t.assets_dirs, t.model)
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch on this process."""
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        left = self._num_batches
+        remaining = self._num_batches  # None: no end.
         while True:
             for batch in self.loader:
-                if left == 0:
+                if remaining == 0:
                     return
-                left = None if left is None else left - 1
+                remaining = None if remaining is None else remaining - 1
                 yield self._deliver(self._model_inputs(batch))
 
     def _normalized(self, key: str, x: np.ndarray) -> np.ndarray:
@@ -228,19 +228,22 @@ class DataLoader:
         state, actions = np.asarray(batch[c.state]), np.asarray(batch[c.actions]).copy()
         if c.delta_mask is not None:
             mask = np.asarray(c.delta_mask)
-            part = np.where(mask, state[..., : len(mask)], 0)
-            actions[..., : len(mask)] -= part[:, None]
+            subtracted = np.where(mask, state[..., : len(mask)], 0)
+            actions[..., : len(mask)] -= subtracted[:, None]
         numbers = {"state": self._normalized("state", state)}
         numbers["actions"] = self._normalized("actions", actions)
         rows = len(state)
-        prompts = batch[self._text] if self._text else [c.prompt[1:]] * rows
+        prompts = batch[self._prompt_key] if self._prompt_key else [c.prompt[1:]] * rows
         out: dict[str, Any] = {"image": {}, "image_mask": {}}
         for name, camera in c.images.items():
-            black = np.zeros((rows, *c.resolution, 3), np.uint8) if camera is None else None
-            out["image"][name] = np.asarray(batch[camera]) if black is None else black
+            if camera is None:
+                out["image"][name] = np.zeros((rows, *c.resolution, 3), np.uint8)
+            else:
+                out["image"][name] = np.asarray(batch[camera])
             out["image_mask"][name] = np.full(rows, c.image_mask.get(name, camera is not None))
         if not c.transforms:
             out["prompt"] = np.asarray(prompts)
+        # The transforms of openpi process one sample at a time.
         for i in range(rows if c.transforms else 0):
             item = {**{k: v[i] for k, v in numbers.items()}, "prompt": np.asarray(prompts[i])}
             for transform in c.transforms:
@@ -249,8 +252,8 @@ class DataLoader:
                 out.setdefault(key, []).append(item[key])
         out = {k: np.stack(v) if isinstance(v, list) else v for k, v in out.items()}
         for key, x in numbers.items():
-            wide = max(c.action_dim or 0, x.shape[-1]) - x.shape[-1]
-            out[key] = np.pad(x.astype(np.float32), [(0, 0)] * (x.ndim - 1) + [(0, wide)])
+            padding = max(c.action_dim or 0, x.shape[-1]) - x.shape[-1]
+            out[key] = np.pad(x.astype(np.float32), [(0, 0)] * (x.ndim - 1) + [(0, padding)])
         return out
 
     def _deliver(self, inputs: dict[str, Any]) -> Any:
@@ -263,7 +266,7 @@ class DataLoader:
             inputs = jax.tree.map(lambda x: make(self._sharding, x), inputs)
         elif self._framework == "pytorch":
             inputs = _as_tensors(inputs)
-        if self._theirs is None:
+        if self._train_config is None:
             return inputs
         from openpi.models.model import Observation
 
@@ -275,13 +278,14 @@ def norm_stats(
 ) -> dict[str, dict[str, list[float]]]:
     """Computes openpi's normalization statistics without decoding video.
 
-    The statistics are of the states and of the windows of actions after the differences.
+    The statistics are of the states and of the windows of actions. Actions in delta_mask are first
+    made relative to the state.
 
     Args:
         config: A TrainConfig of openpi, or a Config.
         out: The folder for norm_stats.json. Default None: no file.
-        exact: Whether quantiles are exact and all windows count. False: as openpi's
-            compute_norm_stats.py, from running histograms over whole batches. Default True.
+        exact: Whether quantiles are exact and all windows count. False: quantiles come from running
+            histograms over whole batches, as in openpi's compute_norm_stats.py. Default True.
 
     Returns:
         {"state" and "actions": {"mean", "std", "q01", "q99": list of D}}.

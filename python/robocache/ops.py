@@ -52,17 +52,18 @@ _RESAMPLE = (
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
 
-# Parts of torch, set by _bind when the first tensor is seen: torch.Tensor, then functions.
-_tensor: Any = None
-_compiling: Any = None
-_modes: Any = None
-_transforms: Any = None
-# Forward-mode AD: its tensors cannot be distinguished from others by type.
+# Parts of torch, set by _bind_torch when the first tensor is seen.
+_tensor: Any = None  # torch.Tensor.
+_compiling: Any = None  # Reports whether torch.compile traces the call.
+_modes: Any = None  # Returns the number of active dispatch modes.
+_transforms: Any = None  # Returns the active function transform, such as vmap, or None.
+# torch.autograd.forward_ad. A tensor of forward-mode AD has the type of other tensors, so its level
+# is checked.
 _dual: Any = None
-_stream: Any = None
-_bool: Any = None
-_strided: Any = None
-_guards: Any = None
+_stream: Any = None  # Returns the caller's current stream on a CUDA device.
+_bool: Any = None  # torch.bool.
+_strided: Any = None  # torch.strided.
+_guards: Any = None  # TensorGuards, or None if this version of torch has none.
 
 
 def _bind_torch(torch: Any) -> None:
@@ -183,6 +184,7 @@ def resample(
         raise _unknown_keyword("resample", unknown, _RESAMPLE)
     kind: Any = type(data)
     key: Any = None
+    # Without other options, the plan of an earlier call with these shapes can be repeated.
     if (
         kind is _tensor
         and (_compiling() or _dual._current_level >= 0)
@@ -225,7 +227,7 @@ def resample(
                     plan = known
                     break
         except TypeError:
-            # An option that is not a plain value. The general path reports the error.
+            # An option cannot be hashed, so it is invalid. The general path reports the error.
             tensors = ()
         if plan is None and tensors:
             key, plan = find_plan(options, tensors)
@@ -249,7 +251,7 @@ def resample(
                     stream,
                     None,
                 ):
-                    # Raises the error.
+                    # The launch failed. run repeats it and raises the error with its text.
                     op.run(
                         stream,
                         data.data_ptr(),
@@ -411,7 +413,7 @@ def fuse(
         given = tuple(
             tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip)
         )
-        # Converted to one unit and type: 1 equals 1.0, and 1 ns could equal 1 s.
+        # In nanoseconds, because one duration has several forms: 1, 1.0 and text with a unit.
         key, plan, got = _repeat_call(
             (
                 *given,
@@ -447,29 +449,34 @@ def needs_torch_operators(torch: Any, streams: Sequence[Any], target_times: Any)
     """Reports whether a call must use torch's operators.
 
     This is the case if the call is traced, needs a gradient, or has tensors of a subclass.
+
+    Args:
+        torch: The module torch.
+        streams: The name, data, times and options of each stream. Ragged data is a list.
+        target_times: The target times, or None.
     """
     if torch.compiler.is_compiling():
         return any(
-            isinstance(s[1], torch.Tensor)
-            or isinstance(s[1], (list, tuple))
-            and isinstance(s[1][0], torch.Tensor)
-            for s in streams
+            isinstance(data, torch.Tensor)
+            or isinstance(data, (list, tuple))
+            and isinstance(data[0], torch.Tensor)
+            for _, data, _, _ in streams
         )
-    data = [
-        p
-        for s in streams
-        for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],))
-        if isinstance(p, torch.Tensor)
+    tensors = [
+        part
+        for _, data, _, _ in streams
+        for part in (data if isinstance(data, (list, tuple)) else (data,))
+        if isinstance(part, torch.Tensor)
     ]
-    if not data:
+    if not tensors:
         return False
-    reject_tangents(torch, data)
-    if _is_traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
+    reject_tangents(torch, tensors)
+    if _is_traced(torch) or torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(
         isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested
-        for t in (*data, *(s[2] for s in streams), target_times)
+        for t in (*tensors, *(s[2] for s in streams), target_times)
     )
 
 
@@ -506,7 +513,7 @@ def _type_names(streams: Any) -> str:
 
 
 def _gaps_ns(v: Any) -> Any:
-    """Returns durations in nanoseconds, for one stream or a list."""
+    """Returns durations in nanoseconds: of one stream, or a tuple for a list of streams."""
     if isinstance(v, (list, tuple)):
         return tuple(_gaps_ns(x) for x in v)
     return None if v is None else _checks.to_nanoseconds("max_gap", v)
@@ -538,6 +545,7 @@ def _expand_options(
     return out
 
 
+# Lists of (check, plan) by options. check(*tensors) reports whether the plan fits the tensors.
 guarded_plans: Recent[list[tuple[Any, Any]]] = Recent()
 _MAX_GUARDS = 4  # The number of shapes per kind of call for which a check is kept.
 
@@ -547,7 +555,13 @@ def find_plan(
 ) -> tuple[Any, Any]:
     """Returns the key and the plan of a call with tensors.
 
-    The key holds everything that the plan depends on. It is None if the plan cannot be kept.
+    The key holds everything that the plan depends on. It is None if the plan cannot be kept. A plan
+    that is found again also gets a check in guarded_plans, which is faster than building the key.
+
+    Args:
+        options: All options that the plan depends on.
+        tensors: The tensors of the call.
+        kept: The plans of earlier calls by key.
     """
     if _modes() or _transforms() is not None or _dual._current_level >= 0:
         return None, None
@@ -563,28 +577,31 @@ def find_plan(
     whole = tuple(key)
     plan = kept.get(whole)
     if plan is not None and _guards is not None:
-        near = guarded_plans.get(options)
-        if near is None:
-            near = []
-            guarded_plans.put(options, near)
-        if len(near) < _MAX_GUARDS:
+        guarded = guarded_plans.get(options)
+        if guarded is None:
+            guarded = []
+            guarded_plans.put(options, guarded)
+        if len(guarded) < _MAX_GUARDS:
             sizes = [list(t.shape) for t in tensors]
             strides = [list(t.stride()) for t in tensors]
-            near.append(
-                (
-                    _guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check,
-                    plan,
-                )
-            )
+            guards = _guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+            guarded.append((guards.check, plan))
     return whole, plan
 
 
 def _repeat_call(
     options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any
 ) -> tuple[Any, Plan | None, Any]:
-    """Repeats a plan of an earlier call with other addresses: returns (key, plan, result).
+    """Repeats the plan of an earlier call with other addresses.
 
-    The key is None if the plan of this call cannot be kept.
+    Args:
+        options: All options that the plan depends on.
+        arrays: The data and times of the streams, and the target times.
+        out: The array or tensor for the result, or None.
+
+    Returns:
+        (key, plan, result). The key is None if the plan of this call cannot be kept. Plan and
+        result are None if there is no plan yet.
     """
     kind: Any = type(arrays[0])
     if (
@@ -619,12 +636,12 @@ def _repeat_call(
             addresses = (
                 [a.__array_interface__["data"][0] for a in given] if plan is not None else []
             )
-    except TypeError:  # An option that is not a plain value.
+    except TypeError:  # An option cannot be hashed.
         return None, None, None
     if plan is None:
         return key, None, None
-    place = 0 if out is None else addresses.pop()
-    got, valid = _resampling.run_plan(plan, addresses, out, place)
+    out_address = 0 if out is None else addresses.pop()
+    got, valid = _resampling.run_plan(plan, addresses, out, out_address)
     return key, plan, got if valid is None else (got, valid)
 
 
@@ -638,7 +655,17 @@ def general_call(
     want_valid: bool,
     **options: Any,
 ) -> Any:
-    """Runs a call on the general path, and keeps its plan under the key."""
+    """Runs a call with any options, and keeps its plan for _repeat_call.
+
+    Args:
+        streams: The name, data, times and options of each stream.
+        target_times: The target times, or None.
+        key: The key for the plan; None: the plan is not kept.
+        single: Whether the call is resample, whose result may have fewer axes.
+        return_times: Whether to also return the target times.
+        want_valid: Whether to also return the validity.
+        options: The other options of the call.
+    """
     if not streams:
         raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")

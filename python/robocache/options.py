@@ -516,16 +516,20 @@ ENGINE: dict[tuple[str, str], str] = {
     ("statistics", "values"): "stats",
 }
 
-NESTED = ("align", "augment")  # These groups are objects in the JSON too.
+NESTED = ("align", "augment")  # The groups that are objects in Go's JSON too.
 
 
 def engine_name(group: str, field: str) -> str:
-    """Returns the name of a field in the engine's configuration; align and augment are dotted."""
+    """Returns the name of a group's field in the engine's configuration.
+
+    A field of a NESTED group is written with a dot: "align.causal".
+    """
     return f"{group}.{field}" if group in NESTED else ENGINE.get((group, field), field)
 
 
 def spelled(group: str, field: str, value: str = "…") -> str:
     """Returns the Python text that sets a field, such as images=robocache.Images(dtype=...)."""
+    # The positional argument that these groups need.
     first = {"cache": "…", "device": '"cuda"'}.get(group)
     if first is not None and field in ("where", "name"):
         return f"{group}=robocache.{GROUPS[group].__name__}({first})"
@@ -534,7 +538,12 @@ def spelled(group: str, field: str, value: str = "…") -> str:
 
 
 def spellings(name: str, groups: Iterable[str] = GROUPS) -> list[str]:
-    """Returns the texts that set the fields with a name, of groups or of the engine, Open first."""
+    """Returns the Python texts that set the fields with a name. Those of Open are first.
+
+    Args:
+        name: A field, its name in the engine's configuration, or <group>_<field>.
+        groups: The keywords of the groups to search. Default: all.
+    """
     found = [
         spelled(group, field)
         for group in sorted(groups, key=lambda g: g != "open")

@@ -37,11 +37,11 @@ from ._verbs import Result
 
 __all__ = ["run", "read", "Run"]
 
-# Exit codes that a retry does not change.
+# The exceptions of exit codes that a retry cannot change.
 _FINAL_CODES = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
 _CLASSES = {**_FINAL_CODES, 13: ResourceLimit, 75: Temporary}
-# Exceptions of Ray that are not Temporary. All others mean that a worker, its node or the
-# connection died.
+# The exceptions of RoboCache by the names of Ray's. The other exceptions of Ray mean that a worker,
+# its node or the connection died, and become Temporary.
 _RAY = dict.fromkeys(
     ("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit
 ) | dict.fromkeys(
@@ -106,29 +106,30 @@ def _connect_cluster(address: str | None = None) -> Any:
     ray = _import_ray()
     if ray.is_initialized():
         return ray
-    at = address or os.environ.get("RAY_ADDRESS", "")
-    failed: list[BaseException | None] = []
+    cluster = address or os.environ.get("RAY_ADDRESS", "")
+    outcome: list[BaseException | None] = []  # Empty until Ray answers.
 
-    def join() -> None:
+    def connect() -> None:
+        """Connects. Adds the exception to `outcome`, or None after success."""
         try:
             ray.init(address=address, logging_level=logging.WARNING)
-            failed.append(None)
+            outcome.append(None)
         except BaseException as e:
-            failed.append(e)
+            outcome.append(e)
 
     try:
-        host, _, port = at.removeprefix("ray://").rpartition(":")
+        host, _, port = cluster.removeprefix("ray://").rpartition(":")
         if port.isdigit():
             socket.create_connection((host.strip("[]"), int(port)), 10).close()
-        joining = threading.Thread(target=join, daemon=True)
-        joining.start()
-        joining.join(_JOIN_SECONDS if at else None)
-        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
+        connecting = threading.Thread(target=connect, daemon=True)
+        connecting.start()
+        connecting.join(_JOIN_SECONDS if cluster else None)
+        e = outcome[0] if outcome else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
         if e is not None:
             raise e
     except (OSError, RuntimeError, SystemExit) as e:
         raise Temporary(
-            f"no Ray cluster at {at or 'this machine'}: {e}",
+            f"no Ray cluster at {cluster or 'this machine'}: {e}",
             hint="ray start --head, or another --address",
         ) from e
     except ValueError as e:
@@ -254,7 +255,11 @@ def run(
     args = ["--manifest", manifest]
     where: dict[str, Any] = {"manifest": manifest}
 
-    def ask(verb: str, *more: str) -> tuple[int, str]:
+    def run_verb(verb: str, *more: str) -> tuple[int, str]:
+        """Runs a command of robocache as a Ray task. Returns its exit code and stdout.
+
+        Raises the error of another exit code than 0 and 3. Exit code 3 means: done, with findings.
+        """
         try:
             code, out, last = ray.get(
                 call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(
@@ -268,11 +273,11 @@ def run(
         return code, out
 
     try:
-        status = json.loads(ask("status", "--json")[1])
+        status = json.loads(run_verb("status", "--json")[1])
     except ValueError as e:
         raise Misuse(f"program= gives no status: {e}", where) from None
-    todo = list(_parse_shards(status.get("missing", "")))[::-1]
-    made = Run(
+    todo = list(_parse_shards(status.get("missing", "")))[::-1]  # The next shard is the last entry.
+    result = Run(
         {
             "total": status["total"],
             "done": status["total"] - len(todo),
@@ -284,19 +289,20 @@ def run(
         }
     )
     threads = ["--threads", str(max(int(num_cpus), 1))]
-    wanted = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+    needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
     if not any(
-        all(n["Resources"].get(k, 0) >= v for k, v in wanted.items())
+        all(n["Resources"].get(k, 0) >= v for k, v in needed.items())
         for n in ray.nodes()
         if n["Alive"]
     ):
         logging.getLogger("robocache").warning(
-            "no node of the cluster has %s: the shards wait until one comes", wanted
+            "no node of the cluster has %s: the shards wait until one comes", needed
         )
-    running: dict[Any, tuple[int, int]] = {}
-    later: list[tuple[float, int, int]] = []
+    running: dict[Any, tuple[int, int]] = {}  # (shard, number of the try) by the task's reference.
+    later: list[tuple[float, int, int]] = []  # A heap of retries: (time, shard, number of the try).
     try:
         while todo or running or later:
+            # Start tasks: first the retries whose pause is over, then new shards.
             while len(running) < in_flight and (todo or later and later[0][0] <= time.monotonic()):
                 if later and later[0][0] <= time.monotonic():
                     _, shard, tries = heapq.heappop(later)
@@ -310,12 +316,12 @@ def run(
                     resources=resources,
                     max_retries=0,
                 )
-                running[
-                    options.remote(program, ["run", *args, "--shard", str(shard), *threads])
-                ] = shard, tries
-            if not running:
+                command = ["run", *args, "--shard", str(shard), *threads]
+                running[options.remote(program, command)] = shard, tries
+            if not running:  # All remaining shards pause before a retry.
                 time.sleep(max(later[0][0] - time.monotonic(), 0.01))
                 continue
+            # Count the tasks that have ended, and plan their retries.
             for ref in ray.wait(list(running), num_returns=1, timeout=1)[0]:
                 shard, tries = running.pop(ref)
                 try:
@@ -325,59 +331,49 @@ def run(
                     code = None
                     failed = _convert_exception(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
-                    made["done"] += 1
-                    made["findings"] += code // 3
+                    result["done"] += 1
+                    result["findings"] += code == 3
                     continue
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
-                made["codes"][key] = made["codes"].get(key, 0) + 1
-                if tries <= retries and (
-                    code not in _FINAL_CODES
-                    if code is not None
-                    else isinstance(failed, (Temporary, ResourceLimit))
-                ):
-                    made["retries"] += 1
-                    heapq.heappush(
-                        later,
-                        (
-                            time.monotonic()
-                            + random.uniform(
-                                0, min(_PAUSE_SECONDS * 2 ** (tries - 1), 60 * _PAUSE_SECONDS)
-                            ),
-                            shard,
-                            tries + 1,
-                        ),
-                    )
+                result["codes"][key] = result["codes"].get(key, 0) + 1
+                if code is not None:
+                    may_succeed = code not in _FINAL_CODES
+                else:
+                    may_succeed = isinstance(failed, (Temporary, ResourceLimit))
+                if tries <= retries and may_succeed:
+                    result["retries"] += 1
+                    longest = min(_PAUSE_SECONDS * 2 ** (tries - 1), 60 * _PAUSE_SECONDS)
+                    due = time.monotonic() + random.uniform(0, longest)
+                    heapq.heappush(later, (due, shard, tries + 1))
                     continue
                 if not partial:
                     raise failed
-                made["failed"] += 1
+                result["failed"] += 1
                 logging.getLogger("robocache").warning("shard %d is given up: %s", shard, failed)
     except BaseException as e:
         for ref in running:
             ray.cancel(ref, force=False)
         raise _convert_exception(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
-    code, text = ask("commit", "--json", *(["--partial"] if partial else []))
-    made["committed"] = True
-    made["commit"] = Result(json.loads(text))
-    made["exit_code"] = code
-    return made
+    code, text = run_verb("commit", "--json", *(["--partial"] if partial else []))
+    result["committed"] = True
+    result["commit"] = Result(json.loads(text))
+    result["exit_code"] = code
+    return result
 
 
 def _arrow_block(batch: dict[str, Any]) -> Any:
-    """Returns a batch as an Arrow table of tensors. Ragged keys become columns of arrays."""
+    """Returns a batch as an Arrow table of tensors.
+
+    A ragged key has all values in one array, and <key>_lengths. Its column has one array per row.
+    """
     from ray.data.block import BlockAccessor
 
     columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
-    for key, lengths in [
-        (k.removesuffix("_lengths"), v) for k, v in columns.items() if k.endswith("_lengths")
-    ]:
+    ragged = {k.removesuffix("_lengths"): v for k, v in columns.items() if k.endswith("_lengths")}
+    for key, lengths in ragged.items():
         for k in (key, key + "_times"):
-            if (
-                k in columns
-                and len(columns[k]) != len(lengths)
-                or k in columns
-                and columns[k].ndim == 1
-            ):
+            # A column with one entry per row and several axes is divided already.
+            if k in columns and (len(columns[k]) != len(lengths) or columns[k].ndim == 1):
                 parts = np.empty(len(lengths), object)
                 parts[:] = np.split(columns[k], np.cumsum(lengths)[:-1])
                 columns[k] = parts
@@ -435,6 +431,7 @@ def read(
 
     from .loader import Loader
 
+    # Options of the order, the ranks and the device, which Ray decides.
     taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "mixture"} & set(
         options
     )
@@ -464,35 +461,40 @@ def read(
     }
     with Loader(uri, **fixed) as loader:
         rows = loader.num_samples
-        size = sum(
+        size = sum(  # The bytes of a row, without texts.
             int(np.prod(f["shape"])) * np.dtype(f["dtype"]).itemsize
             for f in loader._open().open().info["fields"]
             if f["dtype"] in np.sctypeDict
         )
-        # The number of samples per episode, in the order of the episodes.
+        # The number of samples per episode, in the order of the episodes. A step of 2^20 samples
+        # bounds the memory.
         counts: dict[int, int] = {}
-        for at in range(0, rows, 1 << 20):
-            episodes, n = np.unique(
-                loader.locate(np.arange(at, min(at + (1 << 20), rows))).episode, return_counts=True
-            )
-            for e, k in zip(episodes.tolist(), n.tolist(), strict=True):
-                counts[e] = counts.get(e, 0) + k
+        for start in range(0, rows, 1 << 20):
+            samples = np.arange(start, min(start + (1 << 20), rows))
+            episodes, numbers = np.unique(loader.locate(samples).episode, return_counts=True)
+            for episode, n in zip(episodes.tolist(), numbers.tolist(), strict=True):
+                counts[episode] = counts.get(episode, 0) + n
     for name in ("episodes", "split"):
         fixed.pop(name, None)
 
     class RoboCacheDatasource(Datasource):
+        """The rows of the loader, as Ray Data reads them."""
+
         def estimate_inmemory_data_size(self) -> int:
+            """Returns the bytes of all rows."""
             return size * rows
 
         def get_read_tasks(
             self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
         ) -> list[Any]:
-            ends = np.cumsum(list(counts.values()))
-            parts = np.searchsorted(
-                np.linspace(0, rows, min(parallelism, len(counts)) + 1)[1:-1],
-                ends - np.array(list(counts.values())) / 2,
-                side="right",
-            )
+            """Returns the read tasks: whole episodes, divided into parts of similar size.
+
+            An episode belongs to the part that contains its middle row.
+            """
+            lengths = np.array(list(counts.values()))
+            middles = np.cumsum(list(counts.values())) - lengths / 2
+            boundaries = np.linspace(0, rows, min(parallelism, len(counts)) + 1)[1:-1]
+            parts = np.searchsorted(boundaries, middles, side="right")
             tasks = []
             for part in np.unique(parts):
                 own = [e for e, p in zip(counts, parts, strict=True) if p == part]
@@ -539,9 +541,9 @@ def main() -> None:
     a = vars(p.parse_args())
     try:
         _connect_cluster(a.pop("address"))
-        made = run(a.pop("manifest"), **a)
-        print(json.dumps(made))
-        sys.exit(made["exit_code"])
+        result = run(a.pop("manifest"), **a)
+        print(json.dumps(result))
+        sys.exit(result["exit_code"])
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)
         sys.exit(

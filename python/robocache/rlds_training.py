@@ -112,32 +112,37 @@ class SourceTable:
             if f.kind in ("image", "video")
         ]
         self.image_keys: dict[str, str] = {}
-        whole = self._read_episodes()
+        all_episodes = self._read_episodes()
         stats = dataset_statistics
         if isinstance(stats, (str, os.PathLike)):
             stats = json.loads(Path(stats).read_text())
-        self.statistics: dict[str, Any] = stats or self._count_statistics(whole)
-        width = whole[next(iter(whole))]["action"].shape[-1]
+        self.statistics: dict[str, Any] = stats or self._count_statistics(all_episodes)
+        width = next(iter(all_episodes.values()))["action"].shape[-1]
         self.absolute: Any = self._as_mask(
             "absolute_action_mask", absolute_action_mask, width, False
         )
         mask = self._as_mask("action_normalization_mask", action_normalization_mask, width, True)
         if action_normalization_mask is not None:
             self.statistics["action"]["mask"] = mask
-        self.episodes: dict[int, dict[str, Any]] = {i: whole[i] for i in self._chosen(train)}
+        self.episodes: dict[int, dict[str, Any]] = {
+            i: all_episodes[i] for i in self._split_episodes(train)
+        }
         for episode in self.episodes.values():
             for key in ("action", "proprio"):
                 episode[key] = self._normalized(key, episode[key])
 
     def _as_mask(self, option: str, mask: Any, width: int, default: bool) -> np.ndarray:
-        """Returns a bool array of the width of the actions."""
+        """Returns a mask as a bool array of the width of the actions; None: default everywhere."""
         out = np.full(width, default) if mask is None else np.asarray(mask, bool)
         if out.shape != (width,):
             raise Misuse(f"{option}: {out.size} values for {width} actions", {"dataset": self.name})
         return out
 
-    def _chosen(self, train: bool) -> list[int]:
-        """Returns the episodes of the training or the validation split."""
+    def _split_episodes(self, train: bool) -> list[int]:
+        """Returns the indices of the episodes of the training or the validation split.
+
+        Without a split "val", the last 5 % of "train" are for validation.
+        """
         if "val" in self.dataset.splits:
             return self.dataset.split("train" if train else "val").episode_indices.tolist()
         indices = self.dataset.split("train").episode_indices.tolist()
@@ -150,53 +155,69 @@ class SourceTable:
         rows = MapDataset(self.dataset, keys=keys, split="all")
         lengths = self.dataset.episodes["lengths"].tolist()
         out: dict[int, dict[str, Any]] = {}
+        # The episodes of the next read, with their lengths. `begin` is the first row of the read.
         begin, waiting = 0, []
         for index, n in zip(self.dataset.episode_indices.tolist(), lengths, strict=True):
             waiting.append((index, n))
-            if sum(n for _, n in waiting) < _READ_ROWS and len(out) + len(waiting) < len(lengths):
-                continue
             count = sum(n for _, n in waiting)
+            is_last = len(out) + len(waiting) == len(lengths)
+            if count < _READ_ROWS and not is_last:
+                continue
             batch = rows.batch(range(begin, begin + count))
             arrays = {k: np.asarray(v) for k, v in batch.items()}
-            at = 0
+            start = 0
             for episode, n in waiting:
-                part = {k: v[at : at + n].copy() for k, v in arrays.items()}
-                out[episode], at = self._standardized(episode, n, part), at + n
+                part = {k: v[start : start + n].copy() for k, v in arrays.items()}
+                out[episode] = self._standardized(episode, n, part)
+                start += n
             begin, waiting = begin + count, []
         rows.close()
         return out
 
     def _standardized(self, index: int, n: int, arrays: dict[str, Any]) -> dict[str, Any]:
-        """Returns the numbers of an episode after standardize_fn."""
+        """Returns the numbers of an episode after standardize_fn.
+
+        standardize_fn receives row numbers in place of images. The row numbers in its result are
+        the rows whose images belong to the actions.
+
+        Args:
+            index: The index of the episode.
+            n: The number of its rows.
+            arrays: The rows of its streams of numbers and texts.
+
+        Returns:
+            {"action": (T, D), "proprio": (T, P), "rows": (T,), "text": T texts}.
+        """
         trajectory: dict[str, Any] = {}
         for key, feature in self.dataset.features.items():
-            image = feature.kind in ("image", "video")
-            value = np.arange(n, dtype=np.int64) if image else arrays[key]
+            is_image = feature.kind in ("image", "video")
+            value = np.arange(n, dtype=np.int64) if is_image else arrays[key]
             path = key.split(".")
             path = ["traj_metadata", *path] if path[0] == "episode_metadata" else path
-            place = trajectory
+            parent = trajectory  # The dict for the last part of the path.
             for part in path[:-1]:
-                place = place.setdefault(part, {})
-            place[path[-1]] = value
-        at = {"dataset": self.dataset.uri, "episode": index}
+                parent = parent.setdefault(part, {})
+            parent[path[-1]] = value
+        where = {"dataset": self.dataset.uri, "episode": index}
         try:
-            made = self._standardize(trajectory) if self._standardize else trajectory
-            observation, action = made["observation"], np.asarray(made["action"], np.float32)
+            standard = self._standardize(trajectory) if self._standardize else trajectory
+            observation = standard["observation"]
+            action = np.asarray(standard["action"], np.float32)
             states = [
                 np.zeros((len(action), 1), np.float32)
                 if k is None
                 else np.asarray(observation[k], np.float32).reshape(len(action), -1)
                 for k in self._states
             ]
-            texts = made[self._language] if self._language else [""] * len(action)
+            texts = standard[self._language] if self._language else [""] * len(action)
             cameras = [k for k in self._images.values() if k is not None] or [
                 k for k in self._cameras if k in observation
             ]
             rows = [np.asarray(observation[k]) for k in cameras] or [np.arange(n)]
         except (KeyError, TypeError, ValueError, IndexError) as e:
-            raise Misuse(f"standardize_fn: {type(e).__name__}: {e}", at) from e
+            raise Misuse(f"standardize_fn: {type(e).__name__}: {e}", where) from e
         if len({r.tobytes() for r in rows}) > 1 or len(rows[0]) != len(action):
-            raise Misuse("standardize_fn: images and actions have different rows", at)
+            raise Misuse("standardize_fn: images and actions have different rows", where)
         for name, key in self._images.items():
             if key is not None and name not in self.image_keys:
                 self.image_keys[name] = self._stored_key(key)
@@ -216,7 +237,7 @@ class SourceTable:
         return found[0]
 
     def _count_statistics(self, episodes: Mapping[int, Any]) -> dict[str, Any]:
-        """Returns the statistics of all episodes: sums in float32, as OpenVLA computes them."""
+        """Returns the statistics of all episodes, with sums in float32 as in OpenVLA."""
         out: dict[str, Any] = {}
         for key in ("action", "proprio"):
             x = np.concatenate([e[key] for e in episodes.values()])
@@ -234,7 +255,10 @@ class SourceTable:
         return out
 
     def _normalized(self, key: str, x: np.ndarray) -> np.ndarray:
-        """Returns actions or proprioception in the model's scale, in float32 as TensorFlow."""
+        """Returns actions or proprioception in the model's scale.
+
+        TensorFlow computes this in float32, so each constant is rounded to float32 first.
+        """
         stats = {k: np.asarray(v) for k, v in self.statistics[key].items()}
         single = {k: v.astype(np.float32) for k, v in stats.items()}
         mask = stats.get("mask", np.ones(x.shape[-1], bool))
@@ -249,42 +273,54 @@ class SourceTable:
 
 
 class _Inputs:
-    """Completes batches of images with the numbers of their episodes."""
+    """Completes batches of images with the numbers of their episodes.
+
+    Attributes:
+        tables: The sources.
+        window: The number of observations of a sample. The last one is the current step.
+        future: The number of actions after the current step.
+        names: The names of the cameras of all sources.
+        size: (height, width) of the black images of a camera that no dataset has.
+    """
 
     def __init__(self, tables: Sequence[SourceTable], window: int, future: int) -> None:
         self.tables: Sequence[SourceTable] = tables
         self.window: int = window
         self.future: int = future
         self.names: list[str] = list(dict.fromkeys(n for t in tables for n in t._images))
-        self.size: tuple[int, int] = (1, 1)  # Of images that no dataset has.
+        self.size: tuple[int, int] = (1, 1)
 
     def complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the samples of a batch in OpenVLA's form, as NumPy arrays."""
         episodes = np.asarray(batch["episode_index"]).ravel().tolist()
         frames = np.asarray(batch["frame_index"]).ravel().tolist()
-        source = np.asarray(batch.get("dataset_index", [0] * len(frames))).ravel().tolist()
+        sources = np.asarray(batch.get("dataset_index", [0] * len(frames))).ravel().tolist()
         offsets = np.arange(1 - self.window, 1 + self.future)
         actions, proprio, steps, texts, names = [], [], [], [], []
-        for s, e, frame in zip(source, episodes, frames, strict=True):
-            table = self.tables[s]
-            episode = table.episodes[e]
-            t = int(np.searchsorted(episode["rows"], frame))
-            at, last = t + offsets, len(episode["action"]) - 1
-            chunk = episode["action"][np.clip(at, 0, last)]
-            actions.append(np.where((at > last)[:, None] & ~table.absolute, 0, chunk))
-            seen = np.clip(at[: self.window], 0, None)
+        for source, index, frame in zip(sources, episodes, frames, strict=True):
+            table = self.tables[source]
+            episode = table.episodes[index]
+            t = int(np.searchsorted(episode["rows"], frame))  # The step of this row.
+            wanted, last = t + offsets, len(episode["action"]) - 1
+            chunk = episode["action"][np.clip(wanted, 0, last)]
+            # After the end, absolute actions repeat the last one, and the others are 0.
+            actions.append(np.where((wanted > last)[:, None] & ~table.absolute, 0, chunk))
+            seen = np.clip(wanted[: self.window], 0, None)
             proprio.append(episode["proprio"][seen])
             steps.append(t)
             texts.append(episode["text"][t])
             names.append(table.name)
-        at = np.array(steps)[:, None] + offsets[: self.window]
-        images = {n: self._images(n, batch, at) for n in self.names}
+        # (B, window). Steps before the start of the episode are negative.
+        observed = np.array(steps)[:, None] + offsets[: self.window]
+        images = {n: self._images(n, batch, observed) for n in self.names}
         observation = {f"image_{n}": pixels for n, (pixels, _) in images.items()}
-        padded = {f"image_{n}": there for n, (_, there) in images.items()}
-        observation |= {"timestep": np.maximum(at, 0).astype(np.int32), "pad_mask": at >= 0}
+        observation["timestep"] = np.maximum(observed, 0).astype(np.int32)
+        observation["pad_mask"] = observed >= 0
         if any(t._states for t in self.tables):
             observation["proprio"] = np.stack(proprio)
-        observation["pad_mask_dict"] = padded
+        observation["pad_mask_dict"] = {
+            f"image_{n}": is_frame for n, (_, is_frame) in images.items()
+        }
         return {
             "observation": observation,
             "task": {"language_instruction": texts},
@@ -292,20 +328,31 @@ class _Inputs:
             "dataset_name": names,
         }
 
-    def _images(self, name: str, batch: Mapping[str, Any], at: np.ndarray) -> Any:
-        """Returns the frames of a camera, and whether they are frames: (B, window) bool."""
+    def _images(self, name: str, batch: Mapping[str, Any], observed: np.ndarray) -> Any:
+        """Returns the images of a camera, and whether its dataset has the camera.
+
+        Args:
+            name: The name of the camera.
+            batch: The batch of the loader.
+            observed: The steps of the images, (B, window). Negative: before the episode.
+
+        Returns:
+            (uint8 (B, window, H, W, 3), bool (B, window)).
+        """
         if f"image_{name}" not in batch:  # A camera that no dataset has.
-            absent = np.zeros((*at.shape, *self.size, 3), np.uint8)
-            return absent, np.zeros(at.shape, bool)
+            black = np.zeros((*observed.shape, *self.size, 3), np.uint8)
+            return black, np.zeros(observed.shape, bool)
         pixels = np.asarray(batch[f"image_{name}"])
         if self.window == 1 and pixels.ndim == 4:
             pixels = pixels[:, None]
-        pixels = pixels if at.min() >= 0 else pixels.copy()
-        for i, first in enumerate((at < 0).sum(1).tolist()):
-            pixels[i, :first] = pixels[i, first]  # Rows that standardize_fn left out.
-        missing = np.asarray(batch.get(f"image_{name}_is_pad", np.zeros(len(at), bool)))
-        there = ~missing.reshape(len(at), -1).all(1)
-        return pixels, np.repeat(there[:, None], self.window, 1)
+        pixels = pixels if observed.min() >= 0 else pixels.copy()
+        # Before the first step, the loader delivers padding or rows that standardize_fn left out.
+        # The image of the first step replaces them.
+        for i, before in enumerate((observed < 0).sum(1).tolist()):
+            pixels[i, :before] = pixels[i, before]
+        is_pad = np.asarray(batch.get(f"image_{name}_is_pad", np.zeros(len(observed), bool)))
+        has_camera = ~is_pad.reshape(len(observed), -1).all(1)
+        return pixels, np.repeat(has_camera[:, None], self.window, 1)
 
 
 class Trajectories:
@@ -360,37 +407,58 @@ class Frames:
         return iter(self)
 
 
-def _tables(
-    kwargs: Sequence[Mapping[str, Any]], train: bool, trajectory: Mapping[str, Any]
+def _open_tables(
+    kwargs: Sequence[Mapping[str, Any]], train: bool, traj_transform_kwargs: Mapping[str, Any]
 ) -> _Inputs:
-    """Returns the sources with the options of trajectories applied."""
-    options = {"num_parallel_calls": None, "subsample_length": None, "task_augment_strategy": None}
-    options |= {"goal_relabeling_strategy": None, "skip_unlabeled": False, "window_size": 1}
-    options |= {"future_action_window_size": 0, "max_action": None, "max_proprio": None}
-    if unknown := trajectory.keys() - options.keys():
+    """Returns the sources, without the episodes that traj_transform_kwargs leaves out.
+
+    Args:
+        kwargs: Arguments of SourceTable, one dict per dataset.
+        train: Whether to use the training or the validation split.
+        traj_transform_kwargs: As in make_single_dataset.
+    """
+    options: dict[str, Any] = {
+        "num_parallel_calls": None,
+        "subsample_length": None,
+        "task_augment_strategy": None,
+        "goal_relabeling_strategy": None,
+        "skip_unlabeled": False,
+        "window_size": 1,
+        "future_action_window_size": 0,
+        "max_action": None,
+        "max_proprio": None,
+    }
+    if unknown := traj_transform_kwargs.keys() - options.keys():
         raise Misuse(f"traj_transform_kwargs: unknown option {min(unknown)!r}")
-    options |= dict(trajectory)
+    options |= dict(traj_transform_kwargs)
     for name in ("goal_relabeling_strategy", "subsample_length", "task_augment_strategy"):
         if options[name] is not None:
             raise Unsupported(f"traj_transform_kwargs: {name}={options[name]!r} is not available")
+
+    def is_kept(episode: Mapping[str, Any]) -> bool:
+        """Reports whether an episode has the required text and no value above the limits."""
+        if options["skip_unlabeled"] and not any(episode["text"]):
+            return False
+        for key, limit in (("action", options["max_action"]), ("proprio", options["max_proprio"])):
+            if limit and (abs(episode[key]) > limit).any():
+                return False
+        return True
+
     tables = [SourceTable(**k, train=train) for k in kwargs]
     for table in tables:
         if options["skip_unlabeled"] and not table._language:
             raise Misuse("skip_unlabeled=True without language_key", {"dataset": table.name})
-        table.episodes = {
-            i: e
-            for i, e in table.episodes.items()
-            if not (options["skip_unlabeled"] and not any(e["text"]))
-            and not (options["max_action"] and (abs(e["action"]) > options["max_action"]).any())
-            and not (options["max_proprio"] and (abs(e["proprio"]) > options["max_proprio"]).any())
-        }
+        table.episodes = {i: e for i, e in table.episodes.items() if is_kept(e)}
         if not table.episodes:
             raise Misuse("no episode is left for this split", {"dataset": table.name})
     return _Inputs(tables, options["window_size"], options["future_action_window_size"])
 
 
 def _image_options(frame: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of the images, which are scaled as dlimp does with TensorFlow."""
+    """Returns {"images": Images} for frame_transform_kwargs.
+
+    Images are scaled with TensorFlow's Lanczos filter, as dlimp does.
+    """
     known = {"resize_size", "depth_resize_size", "num_parallel_calls"}
     if unknown := frame.keys() - known:
         raise Unsupported(
@@ -425,7 +493,7 @@ def make_single_dataset(
         Misuse: An option is unknown, or standardize_fn fails.
         Unsupported: An option is not available: goal relabelling, subsampling, augmentation, depth.
     """
-    inputs = _tables([dataset_kwargs], train, traj_transform_kwargs or {})
+    inputs = _open_tables([dataset_kwargs], train, traj_transform_kwargs or {})
     statistics = inputs.tables[0].statistics
     options = _image_options(frame_transform_kwargs or {})
     inputs.size = options["images"].size or inputs.size
@@ -473,13 +541,13 @@ def make_interleaved_dataset(
             [{"name": "bridge_dataset", "data_dir": "data", "image_obs_keys": {"primary": "image_0"}}],
             train=True, frame_transform_kwargs={"resize_size": (224, 224)}, batch_size=32)
     """
-    inputs = _tables(dataset_kwargs_list, train, traj_transform_kwargs or {})
+    inputs = _open_tables(dataset_kwargs_list, train, traj_transform_kwargs or {})
     tables = inputs.tables
     weights = np.asarray(sample_weights or [1.0] * len(tables), np.float64)
     if weights.shape != (len(tables),):
         raise Misuse(f"sample_weights: {weights.size} weights for {len(tables)} datasets")
     sizes = np.array([t.statistics["num_transitions"] for t in tables])
-    primary = weights == 1.0
+    primary = weights == 1.0  # As in OpenVLA, these datasets set the length of an epoch.
     weights = weights * sizes if balance_weights else weights
     weights = weights / weights.sum()
     if not primary.any():
@@ -503,7 +571,7 @@ def make_interleaved_dataset(
         keys=[*cameras, "episode_index", "frame_index"],
         batch_size=batch_size,
         windows=Windows(rows=window, missing="pad"),
-        order=_rows_that_stay(tables),
+        order=_trim_episodes(tables),
         mixture=Mixture(epoch_size=length),
         **images,
         **options,
@@ -511,9 +579,12 @@ def make_interleaved_dataset(
     return Frames(inputs, loader, weights), length, {t.name: t.statistics for t in tables}
 
 
-def _rows_that_stay(tables: Sequence[SourceTable]) -> Order:
-    """Returns the option that leaves out the rows that all standardize_fn leave out."""
-    first, last = set(), set()
+def _trim_episodes(tables: Sequence[SourceTable]) -> Order:
+    """Returns the Order that leaves out the rows that each standardize_fn leaves out.
+
+    Raises Unsupported if episodes differ in the number of rows that are left out at their ends.
+    """
+    first, last = set(), set()  # The numbers of rows left out at the start and at the end.
     for table in tables:
         lengths = table.dataset.episodes["lengths"]
         length = dict(zip(table.dataset.episode_indices.tolist(), lengths.tolist()))

@@ -169,11 +169,11 @@ def _part_config(name: str, p: Any) -> dict[str, Any]:
         if not isinstance(p.reference, (tuple, list)) or len(p.reference) != 2:
             raise Misuse(f"{name}.reference={p.reference!r}: expected (key, column)")
         out["reference"] = {"key": p.reference[0], "start": p.reference[1]}
-    at = out.pop("rotation_at", 3 if p.relative == "pose" else 0)
+    first_column = out.pop("rotation_at", 3 if p.relative == "pose" else 0)
     if p.rotation is not None:
         if not isinstance(p.rotation, (tuple, list)) or len(p.rotation) != 2:
             raise Misuse(f"{name}.rotation={p.rotation!r}: expected (form, form)")
-        out["rotation"] = {"from": p.rotation[0], "to": p.rotation[1], "at": at}
+        out["rotation"] = {"from": p.rotation[0], "to": p.rotation[1], "at": first_column}
     if isinstance(p.is_relative, bool):
         del out["is_relative"]
         if p.is_relative:
@@ -204,7 +204,7 @@ def _norm_config(name: str, v: Any) -> Any:
 
 
 def _integers(name: str, v: Any) -> list[int]:
-    """Returns a list of integers."""
+    """Returns v as a list of ints. Raises Misuse for text, dicts and other numbers."""
     if isinstance(v, (str, bytes, Mapping)) or not all(is_integer(x) for x in v):
         raise Misuse(f"{name}={v!r}: expected a list of integers")
     return [int(x) for x in v]

@@ -249,18 +249,24 @@ def voxelize(
 def _find_recent(
     arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]
 ) -> tuple[Any, Any, list[int]]:
-    """Finds the plan of an earlier call with other addresses: returns (key, plan, addresses).
+    """Finds the plan of an earlier call with other addresses.
 
-    The key is None if the plan of this call cannot be kept.
+    Args:
+        arrays: The points, and the features if there are any.
+        options: The options of the call.
+        grid: grid_min, voxel_size and grid_size.
+
+    Returns:
+        (key, plan, addresses of the arrays). The plan is None if there is none. The key is that for
+        keeping the plan of this call; None if it was kept before or cannot be kept.
     """
     kind: Any = type(arrays[0])
-    tensor = kind is ops._tensor
-    if (
-        tensor
-        and (ops._compiling() or ops._dual._current_level >= 0)
-        or not tensor
-        and kind is not np.ndarray
-    ):
+    is_tensor = kind is ops._tensor
+    if is_tensor:
+        is_plain = not (ops._compiling() or ops._dual._current_level >= 0)
+    else:
+        is_plain = kind is np.ndarray
+    if not is_plain:
         return None, None, []
     for g in grid:
         if isinstance(g, (list, tuple)):
@@ -269,7 +275,7 @@ def _find_recent(
             return None, None, []
         options += (g,)
     try:
-        if not tensor:
+        if not is_tensor:
             if any(type(a) is not kind for a in arrays):
                 return None, None, []
             key = (options, *((a.dtype, a.shape, a.strides) for a in arrays))
@@ -279,7 +285,7 @@ def _find_recent(
                 return None, plan, [a.data_ptr() for a in arrays]
         key, plan = ops.find_plan(options, arrays, _recent_plans)
         return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
-    except TypeError:  # An option that is not a plain value.
+    except TypeError:  # An option cannot be hashed.
         return None, None, []
 
 
@@ -298,7 +304,19 @@ def _batch_size(points: View, offsets: View | None) -> int | None:
 
 
 class _VoxelCall:
-    """The checked inputs of voxelize."""
+    """The checked inputs of voxelize.
+
+    Attributes:
+        mode: The mode.
+        featured: Whether the mode reads features.
+        points: The points, [N, 3] or [B, N, 3].
+        features: The features, or None.
+        lengths: The number of valid points of each entry, or None.
+        offsets: The first point of each entry of a ragged batch, or None.
+        batch: The number of entries; None without a batch.
+        total: The number of points of all entries.
+        width: The number of features per point; 0 without features.
+    """
 
     def __init__(
         self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any
@@ -331,13 +349,9 @@ class _VoxelCall:
             points = points.values()
             features = features.values() if _resampling.is_jagged(features) else features
         self.points = _arrays.view("points", points)
-        if (
-            len(self.points.shape) == 0
-            or len(self.points.shape) == 1
-            and self.points.shape[0] == 0
-            and not self.points.tensor
-        ):
-            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # An empty list.
+        is_empty_list = self.points.shape == (0,) and not self.points.tensor
+        if len(self.points.shape) == 0 or is_empty_list:
+            self.points = _arrays.view("points", np.empty((0, 3), np.float32))
         if _is_integer_list(points, self.points):
             self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
@@ -397,7 +411,8 @@ def _voxel_spec(
             "voxel_size must be positive (a voxel size must be positive and finite): "
             f"found {voxel_size!r}"
         )
-    if any(g != int(g) or g <= 0 if g == g and abs(g) < 2**62 else True for g in grid):
+    # int() fails for NaN and infinities, which the first two conditions exclude.
+    if not all(g == g and abs(g) < 2**62 and g == int(g) and g > 0 for g in grid):
         raise Misuse(
             "Invalid grid dimensions (invalid grid dimensions): "
             f"expected whole numbers above 0, found {grid_size!r}",
@@ -450,16 +465,15 @@ def _total_memory(like: View) -> int:
 def dense_shape(
     call: _VoxelCall, spec: Mapping[str, Any], dtype: Any, out: Any
 ) -> tuple[tuple[int, ...], str]:
-    """Returns the shape and the dtype of a dense result."""
+    """Returns the shape and the dtype of a dense result. With bits, it is a flat array of bytes."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
     if dtype is not None:
         kind = _rules.dtype_name(dtype)
     elif out is not None and call.mode == "occupancy" and not spec["bits"]:
         kind = _arrays.view("out", out).dtype
     if spec["bits"]:
-        cells = int(
-            np.prod([call.batch or 0 if call.batch is not None else 1, *spec["grid"]], dtype=object)
-        )
+        entries = 1 if call.batch is None else call.batch
+        cells = int(np.prod([entries, *spec["grid"]], dtype=object))
         return ((cells + 7) // 8,), kind
     shape = [] if call.batch is None else [call.batch]
     return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind
@@ -478,21 +492,21 @@ def _add_stats(
 class _DensePlan:
     """A prepared dense grid; only addresses are missing."""
 
-    def __init__(self, made: AllocatingOp, out: View | None) -> None:
-        self.made = made
+    def __init__(self, op: AllocatingOp, out: View | None) -> None:
+        """Stores the operation, and the memory that the caller gave for the result, if any."""
+        self.op = op
         self.given = [] if out is None else [out.array]
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
         """Runs the plan on the addresses of the inputs."""
-        got = self.made.run(addresses, self.given)
+        got = self.op.run(addresses, self.given)
         if out is not None:
             got[0] = out
         return deliver(tuple(got), like)
 
 
-FRESH_MEMORY = (
-    1 << 20
-)  # Bytes from which new memory comes from the system, which fills it with zeros.
+# The bytes from which new memory comes from the system, which fills it with zeros.
+FRESH_MEMORY = 1 << 20
 
 
 def _prepare_dense(
@@ -535,15 +549,16 @@ def _prepare_sparse(
     rows = min(call.total, cells) if capacity is None else int(capacity)
     if rows < 0:
         raise Misuse(f"capacity={capacity!r}: expected a number of rows")
-    made: list[tuple[str, str, tuple[int, ...]]] = [("coords", "int32", (rows, 4))]
+    # The name, dtype and shape of each result. "found" is the number of occupied voxels.
+    outputs: list[tuple[str, str, tuple[int, ...]]] = [("coords", "int32", (rows, 4))]
     if call.featured:
-        made.append(("rows", "float32", (rows, call.width)))
-    made += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
-    spec["has"] += [m[0] for m in made]
+        outputs.append(("rows", "float32", (rows, call.width)))
+    outputs += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
+    spec["has"] += [name for name, _, _ in outputs]
     tensors = call.describe() + [
-        {"dtype": d, "shape": list(s), "stride": dense_strides(s)} for _, d, s in made
+        {"dtype": d, "shape": list(s), "stride": dense_strides(s)} for _, d, s in outputs
     ]
-    results: list[Any] = [(s, native_dtype(d, call.points)) for _, d, s in made]
+    results: list[Any] = [(s, native_dtype(d, call.points)) for _, d, s in outputs]
     _add_stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     return _SparsePlan(
@@ -557,12 +572,21 @@ def _prepare_sparse(
 
 
 class _SparsePlan:
-    """A prepared sparse grid; only addresses are missing."""
+    """A prepared sparse grid; only addresses are missing.
+
+    Attributes:
+        op: The operation and its results.
+        trim: Whether the result has as many rows as voxels were found. Otherwise it has `rows`.
+        stats: Whether the statistics of points are returned too.
+        featured: Whether voxels have features.
+        rows: The number of rows that are allocated.
+        tensor: Whether the results are torch tensors.
+    """
 
     def __init__(
-        self, made: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
+        self, op: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
     ) -> None:
-        self.made = made
+        self.op = op
         self.trim = trim
         self.stats = stats
         self.featured = featured
@@ -571,17 +595,16 @@ class _SparsePlan:
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
         """Runs the plan on the addresses of the inputs."""
-        got = self.made.run(addresses)
+        got = self.op.run(addresses)
         stats = got.pop() if self.stats else None
         found = got.pop()
         if self.trim:
-            m = int(found[0])  # On a GPU this waits.
-            # A few rows must not keep a large buffer in memory.
-            got = [
-                (a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m]
-                for a in got
-            ]
-            found = m
+            count = int(found[0])  # On a GPU this waits.
+            got = [a[:count] for a in got]
+            if count < self.rows // 2:
+                # A view of few rows would keep the whole buffer in memory.
+                got = [a.clone() if self.tensor else a.copy() for a in got]
+            found = count
         sparse = SparseVoxels(
             deliver((got[0],), like),
             deliver((got[1],), like) if self.featured else None,

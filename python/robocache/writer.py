@@ -20,7 +20,8 @@ __all__ = ["Writer"]
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _CAMERAS = ("video", "image")
 _KINDS = {"string": "text"}
-# The defaults of lerobot's depth video: metres, and whether the steps are even in the logarithm.
+# The defaults of lerobot's depth video. depth_min, depth_max and shift are in metres. With use_log,
+# the codes are even steps of the logarithm of depth + shift.
 _DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": True}
 
 
@@ -259,8 +260,8 @@ class Writer:
         if os.getpid() != self._pid:
             self._open({})
         values = dict(frame)
-        said = values.pop("task", None)
-        task = said if task is None else task
+        frame_task = values.pop("task", None)
+        task = frame_task if task is None else task
         if not isinstance(task, str):
             raise Misuse(
                 "a frame without a task"
@@ -275,11 +276,11 @@ class Writer:
                 "add_frame: time= is for a Writer with streams at rates of their own",
                 hint="row k is at k / fps; declare a float64 feature to keep a measured time",
             )
-        at = _to_ns(time, time_ns) if self.streams else 0
+        row_ns = _to_ns(time, time_ns) if self.streams else 0
         arrays, texts = self._convert_values(values)
         for i, a in enumerate(arrays):
             self._addresses[i] = 0 if a is None else a.ctypes.data
-        request = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
+        request = json.dumps({"task": task, "time_ns": row_ns, "texts": texts}).encode()
         return self._send_row(request)
 
     def _convert_values(
@@ -444,8 +445,9 @@ class _FeatureConverter:
         self.f = f
         self.text = f.kind == "text"
         self.camera = f.kind in _CAMERAS
-        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # Stored as codes.
-        self.dtype = np.dtype(object if self.text else "float32" if metres else f.dtype)
+        # Depth video in metres is stored as integer codes, but the caller's values are float32.
+        in_metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"
+        self.dtype = np.dtype(object if self.text else "float32" if in_metres else f.dtype)
         self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
 
     def convert(self, v: Any) -> np.ndarray:
@@ -462,29 +464,31 @@ class _FeatureConverter:
         Raises Misuse if a value would change.
         """
 
-        def wrong(want: str, got: Any) -> Misuse:
+        def mismatch(want: str, got: Any) -> Misuse:
+            """Returns the error for a value that does not fit."""
             return Misuse(f"{self.f.key}: expected {want}, got {got}", {"stream": self.f.key})
 
         if self.camera:
             h, w, c = self.shape
-            if v.shape == (c, h, w) != self.shape:
+            if v.shape == (c, h, w) != self.shape:  # Channels first.
                 v = v.transpose(1, 2, 0)
             elif c == 1 and v.shape == (h, w):
                 v = v[:, :, None]
             if v.shape != self.shape:
-                raise wrong(f"an image of shape {self.shape}", v.shape)
+                raise mismatch(f"an image of shape {self.shape}", v.shape)
             if v.dtype != self.dtype:
                 if self.dtype != np.uint8 or v.dtype.kind != "f":
-                    raise wrong(f"an image of {self.dtype}", v.dtype)
+                    raise mismatch(f"an image of {self.dtype}", v.dtype)
                 if not (v.min() >= 0 and v.max() <= 1):
-                    raise wrong(
+                    raise mismatch(
                         "floats in [0, 1], or uint8", f"values from {v.min():g} to {v.max():g}"
                     )
                 v = np.rint(v * 255).astype(np.uint8)
             return np.ascontiguousarray(v)
         if v.shape != self.shape and not (v.shape == () and self.shape == (1,)):
-            raise wrong(f"shape {self.shape}", v.shape)
-        whole = (
+            raise mismatch(f"shape {self.shape}", v.shape)
+        # NumPy does not cast int64 to uint8, for example. It is accepted here if no value changes.
+        from_integers = (
             v.dtype.kind in "iu"
             and self.dtype.kind in "iu"
             or v.dtype.kind == "i"
@@ -493,12 +497,12 @@ class _FeatureConverter:
         if (
             v.dtype != self.dtype
             and not np.can_cast(v.dtype, self.dtype, "same_kind")
-            and not whole
+            and not from_integers
         ):
-            raise wrong(str(self.dtype), v.dtype)
+            raise mismatch(str(self.dtype), v.dtype)
         out = np.ascontiguousarray(v, self.dtype).reshape(self.shape)
         if v.dtype.kind in "iu" and not np.array_equal(out, v.reshape(self.shape)):
-            raise wrong(f"values that {self.dtype} holds", v)
+            raise mismatch(f"values that {self.dtype} holds", v)
         return out
 
 
@@ -643,9 +647,9 @@ def _depth_fields(key: str, info: Mapping[str, Any], kind: str) -> dict[str, Any
         name: info.get(f"video.{name}", info.get(name, default))
         for name, default in _DEPTH_CODE.items()
     }
-    least = code["depth_min"] + code["shift"]
-    most = code["depth_max"] + code["shift"]
-    if not 0 < least < most:
+    lowest = code["depth_min"] + code["shift"]
+    highest = code["depth_max"] + code["shift"]
+    if not 0 < lowest < highest:
         raise Misuse(
             f"camera {key!r}: depth_min {code['depth_min']}, "
             f"depth_max {code['depth_max']}, shift {code['shift']}",

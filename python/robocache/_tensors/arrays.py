@@ -13,7 +13,7 @@ import numpy as np
 
 from .._errors import Misuse, Unsupported
 
-__all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
+__all__ = ["HOST", "View", "imported_torch", "is_tensor", "view", "view_like", "writable_view"]
 
 HOST = -1  # The device number of host memory, as Tensor.get_device() returns it.
 
@@ -32,7 +32,10 @@ def is_tensor(x: Any) -> bool:
 class View:
     """A strided view of memory.
 
-    `array` keeps the memory alive.
+    Attributes:
+        name: The name of the argument in messages.
+        array: The array or tensor, which keeps the memory alive.
+        addr: The address of the first element.
     """
 
     __slots__ = ("name", "array", "dtype", "shape", "stride", "addr", "device", "tensor")
@@ -228,13 +231,14 @@ def _dlpack_view(name: str, x: Any) -> View:
     except Exception as e:
         raise Misuse(f"{name}: its __dlpack_device__ failed: {e}", {"tensor": name}) from e
     try:
-        if kind == 1:
+        if kind == 1:  # kDLCPU.
             try:
                 return _numpy_view(name, np.from_dlpack(x))
             except (BufferError, RuntimeError, TypeError):
-                if "torch" not in sys.modules:  # Types that NumPy lacks, such as bfloat16.
+                # NumPy lacks some types, such as bfloat16. torch is tried if it was imported.
+                if "torch" not in sys.modules:
                     raise
-        if kind in (1, 2, 3, 13):
+        if kind in (1, 2, 3, 13):  # kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged.
             try:
                 import torch
             except ImportError:

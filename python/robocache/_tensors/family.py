@@ -12,7 +12,7 @@ import numpy as np
 
 from . import arrays as _arrays
 
-__all__ = ["deliver", "foreign"]
+__all__ = ["deliver", "foreign_constructor"]
 
 
 def foreign_constructor(x: Any) -> Any:
@@ -23,18 +23,18 @@ def foreign_constructor(x: Any) -> Any:
         return foreign_constructor(x[0])
     if not hasattr(x, "__dlpack__"):
         return None
-    space = getattr(x, "__array_namespace__", None)
-    if space is not None:
-        make = getattr(space(), "from_dlpack", None)
+    namespace = getattr(x, "__array_namespace__", None)
+    if namespace is not None:
+        make = getattr(namespace(), "from_dlpack", None)
         if make is not None:
             return make
     root = sys.modules.get(type(x).__module__.partition(".")[0])
-    for place in (
+    for module in (
         root,
         getattr(root, "dlpack", None),
         getattr(getattr(root, "utils", None), "dlpack", None),
     ):
-        make = getattr(place, "from_dlpack", None)
+        make = getattr(module, "from_dlpack", None)
         if make is not None:
             return make
     return None
@@ -45,8 +45,8 @@ def deliver(results: tuple[Any, ...], like: Any) -> Any:
 
     One result is returned alone, several as a tuple.
     """
-    there = [r for r in results if r is not None]
+    found = [r for r in results if r is not None]
     make = foreign_constructor(like)
     if make is not None:
-        there = [make(r) if isinstance(r, np.ndarray) or _arrays.is_tensor(r) else r for r in there]
-    return there[0] if len(there) == 1 else tuple(there)
+        found = [make(r) if isinstance(r, np.ndarray) or _arrays.is_tensor(r) else r for r in found]
+    return found[0] if len(found) == 1 else tuple(found)

@@ -20,7 +20,7 @@ __all__ = ["fuse", "voxelize"]
 
 
 def _to_clock(t: torch.Tensor, given: bool) -> torch.Tensor:
-    """Returns times as int64 ns, or as float64 seconds for the old clock."""
+    """Returns times as int64 ns, or as float64 seconds if `given`, for the old API."""
     if given:
         return t.double()
     return t if t.dtype == torch.int64 else (t.double() * 1e9).round().long()
@@ -29,7 +29,14 @@ def _to_clock(t: torch.Tensor, given: bool) -> torch.Tensor:
 def fuse(
     series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns [B, T, sum of D] and the validity [B, T, N]."""
+    """Returns [B, T, sum of D] and the validity [B, T, N].
+
+    Args:
+        series: The streams.
+        targets: The target times.
+        dtype: The dtype of the result; None: that of the first stream.
+        spec: "clock" and "epsilon", as in resampling.make_plan.
+    """
     given = spec.get("clock") == "given"
     epsilon = spec.get("epsilon") or 0.0 if given else 0.0
     at = _to_clock(targets.array, given)
@@ -48,12 +55,13 @@ def fuse(
                 if s.lengths is not None
                 else torch.full((v.shape[0],), v.shape[1], device=v.device)
             )
-        else:  # A ragged batch is padded.
-            o = s.offsets.array
-            n = o[1:] - o[:-1]
-            rows = torch.arange(int((o[1:] - o[:-1]).max()) if len(o) > 1 else 0, device=v.device)
-            take = (o[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
-            v, t = v[take], t[take]
+        else:  # A ragged batch is padded to its longest entry.
+            offsets = s.offsets.array
+            n = offsets[1:] - offsets[:-1]
+            longest = int((offsets[1:] - offsets[:-1]).max()) if len(offsets) > 1 else 0
+            rows = torch.arange(longest, device=v.device)
+            padded = (offsets[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
+            v, t = v[padded], t[padded]
         got, ok, zero = _interpolate(
             v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon
         )
@@ -65,10 +73,23 @@ def fuse(
 def _interpolate(
     v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Interpolates one stream: returns values, valid rows, and rows that become zeros."""
+    """Interpolates one stream.
+
+    Args:
+        v: The data, [B, S, D].
+        t: The timestamps, [B, S].
+        at: The target times, [B, T].
+        n: The number of valid rows of each entry, [B].
+        rule: The options of the stream in the engine's form.
+        given: Whether times are float seconds of the old API.
+        epsilon: Seconds added to the denominator of the interpolation.
+
+    Returns:
+        (values [B, T, D], valid rows [B, T], rows that become zeros [B, T]).
+    """
     mode = rule.get("mode", "linear")
     edge = rule.get("edge", "clamp")
-    longest = rule.get("max_gap", 0) / (1e9 if given else 1)
+    longest = rule.get("max_gap", 0) / (1e9 if given else 1)  # 0: no limit.
     if (
         mode not in ("linear", "previous", "next", "nearest")
         or edge == "error"
@@ -91,7 +112,7 @@ def _interpolate(
         return v.new_zeros((len(v), at.shape[1], v.shape[2])), none, ~none
     n = n[:, None]
     far = torch.finfo(t.dtype).max if t.is_floating_point() else torch.iinfo(t.dtype).max
-    # Rows beyond the length come after all others.
+    # The padding of shorter entries gets the largest time, so that the times stay sorted.
     t = torch.where(torch.arange(rows, device=v.device) < n, t, far).contiguous()
     at = at.contiguous()
     ub = torch.searchsorted(t, at, right=True)
@@ -100,7 +121,9 @@ def _interpolate(
     exact = (ub > 0) & (t.gather(1, k) == at)
     before = ub == 0
     after = (k >= last) & ~exact & (ub > 0)
-    if given and mode == "linear":  # The old interval is open on the left.
+    # Targets lie between rows a and b. In the old API, a target at a timestamp is the end of the
+    # interval before it; otherwise it is the start of the next one.
+    if given and mode == "linear":
         k = torch.where(exact, (torch.searchsorted(t, at) - 1).clamp(min=0), k)
         exact = exact & (at == t[:, :1])
     a = k
@@ -109,10 +132,11 @@ def _interpolate(
         first = torch.searchsorted(t, t[:, :1].contiguous(), right=True) - 1
         second = torch.searchsorted(t, t.gather(1, torch.minimum(first + 1, last)), right=True) - 1
         end = torch.searchsorted(t, t.gather(1, last)) - 1
-        two = (t[:, :1] != t.gather(1, last)) & (n > 1)
-        a = torch.where(before & two, first, torch.where(after & two, end, a))
-        b = torch.where(before & two, second, torch.where(after & two, last, b))
-        before, after = before & ~two, after & ~two
+        # A line needs two different timestamps. It runs through the first or the last two of these.
+        has_line = (t[:, :1] != t.gather(1, last)) & (n > 1)
+        a = torch.where(before & has_line, first, torch.where(after & has_line, end, a))
+        b = torch.where(before & has_line, second, torch.where(after & has_line, last, b))
+        before, after = before & ~has_line, after & ~has_line
         outside = (ub == 0) | (at > t.gather(1, last))
     else:
         outside = before | after
@@ -122,8 +146,8 @@ def _interpolate(
         w = (at - t0).double() / torch.where(blend, (t1 - t0).double() + epsilon, 1)
         gap = t1 - t0
     else:
-        right = mode == "next" if mode != "nearest" else at - t0 > t1 - at
-        a = torch.where(blend & right, b, a)
+        takes_next = mode == "next" if mode != "nearest" else at - t0 > t1 - at
+        a = torch.where(blend & takes_next, b, a)
         gap = (t.gather(1, a) - at).abs()
         blend = torch.zeros_like(blend)
     wide = (*a.shape, v.shape[2])
@@ -133,7 +157,8 @@ def _interpolate(
         x = v0.to(compute)
         y = v.gather(1, b[..., None].expand(wide)).to(compute)
         w = w.to(compute)[..., None]
-        # float64, because it is not fused.
+        # The engine uses a fused multiply-add, which rounds once. torch has none, so the sum is
+        # computed in float64 and rounded.
         mixed = (w.double() * (y - x).double() + x.double()).to(compute)
         v0 = (
             torch.where(blend[..., None] & (w != 0), mixed, x)
@@ -149,7 +174,14 @@ def _interpolate(
 def _apply_epilogue(
     x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype: Any
 ) -> torch.Tensor:
-    """Applies the epilogue and rounds once. The epilogue does not change rows of zeros."""
+    """Applies normalize and clip, and rounds once to dtype.
+
+    Args:
+        x: The interpolated values.
+        zero: The rows that become zeros, whatever the normalization.
+        rule: The options of the stream in the engine's form.
+        dtype: The dtype of the result.
+    """
     norm = rule.get("norm")
     if rule.get("unit"):
         x = x.float() / 255

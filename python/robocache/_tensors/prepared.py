@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from .. import _engine
 from .._errors import Unsupported, from_engine
 
-__all__ = ["Prepared", "Recent", "forget", "prepare", "raw_stream"]
+__all__ = ["Prepared", "Recent", "clear_caches", "prepare", "raw_stream"]
 
 V = TypeVar("V")
 
@@ -24,7 +24,8 @@ V = TypeVar("V")
 class Recent(Generic[V]):
     """A cache of recently used values, at most twice `size` of them.
 
-    A hit costs one lookup. When the newer half is full, the older half is dropped.
+    There are two dicts. A value that is used moves to the newer one, so a hit usually costs one
+    lookup. When the newer dict is full, it becomes the older one, whose values are dropped.
     """
 
     __slots__ = ("_new", "_old", "_size", "__weakref__")
@@ -76,8 +77,17 @@ class Prepared:
     __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
     def __init__(
-        self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool
+        self, engine: _engine.Engine, number: int, tensors: int, scratch: int, keeps_gil: bool
     ) -> None:
+        """Stores an operation of the engine, which is closed when this object is freed.
+
+        Args:
+            engine: The engine of the operation.
+            number: The number of the operation in the engine.
+            tensors: The number of tensors, without the scratch memory.
+            scratch: The bytes of scratch memory, which is the last tensor. 0: none.
+            keeps_gil: Whether run() keeps the GIL. Only for launches, which do not wait.
+        """
         self.engine = engine
         self.number = number
         self.scratch = scratch
@@ -90,7 +100,7 @@ class Prepared:
         # A launch does not wait, so it keeps the GIL. An operation that computes or waits releases
         # the GIL. start(number, addresses, count, stream, address of the error text or None)
         # returns 0 or the status of an error.
-        self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
+        self.start = self.engine.launch if keeps_gil else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine.close_object, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
@@ -121,14 +131,11 @@ def prepare(spec: dict[str, Any]) -> Prepared:
         try:
             e = _engine.current_engine()
             made = e.call("robocache_op_new", 0, spec)[1]
-            p = Prepared(
-                e,
-                made["op"],
-                len(spec["tensors"]),
-                made["scratch"],
-                spec["backend"] == "cuda" and not spec.get("validate"),
-            )
+            # A launch does not wait, unless the engine also checks the values.
+            is_launch = spec["backend"] == "cuda" and not spec.get("validate")
+            p = Prepared(e, made["op"], len(spec["tensors"]), made["scratch"], is_launch)
         except Unsupported as why:
+            # The prefix states that the caller chose the CUDA back end.
             if spec["backend"] != "cuda" or str(why).startswith("CUDA backend"):
                 raise
             raise Unsupported(f"CUDA backend requested but {why}", why.where, why.hint) from None

@@ -17,16 +17,41 @@ from .._errors import Misuse
 from .prepared import Prepared, prepare, raw_stream
 from .results import dense_strides, native_dtype, device_name, require_same_device
 
-__all__ = ["Plan", "Series", "call", "index", "jagged", "joined", "ragged", "series_of"]
+__all__ = [
+    "Plan",
+    "Series",
+    "index_view",
+    "is_jagged",
+    "is_ragged",
+    "join_ragged",
+    "make_plan",
+    "make_series",
+    "make_targets",
+    "move_to",
+    "period_of",
+    "run_call",
+    "run_plan",
+    "warn_far",
+]
 
 _CLOCKS = ("float64", "float32", "int64")
-FAR_SECONDS = float(
-    1 << 17
-)  # Seconds; float32 timestamps beyond this have steps of at least 1/64 s.
+# Seconds. float32 timestamps beyond this have steps of at least 1/64 s.
+FAR_SECONDS = float(1 << 17)
 
 
 class Series:
-    """One stream of a call."""
+    """One stream of a call.
+
+    Attributes:
+        name: The name of the stream in messages.
+        values: The data, [B, S, D], [S, D] or [S]; [sum of S, D] if ragged.
+        times: The timestamps of the data.
+        lengths: The number of valid rows of each entry, or None.
+        offsets: The first row of each entry of a ragged batch, or None.
+        samples: The sample numbers for augment, or None.
+        spec: The options of the stream in the engine's form.
+        rank: The number of axes of values.
+    """
 
     __slots__ = ("name", "values", "times", "lengths", "offsets", "samples", "spec", "rank")
 
@@ -61,8 +86,8 @@ class Series:
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns the engine's descriptions of the inputs."""
-        rank = 2 if self.offsets is not None else 3
-        shape, stride = self.values.batched(rank)
+        is_ragged = self.offsets is not None
+        shape, stride = self.values.batched(2 if is_ragged else 3)
         return [
             {"dtype": self.values.dtype, "shape": list(shape), "stride": list(stride)},
             *(v.describe() for v in self.views()[1:]),
@@ -96,8 +121,8 @@ class Plan:
         self.valid = valid  # The shape of the validity; None if it is not returned.
         self.cuda = cuda
         self.keeps_dtype = False  # Whether the result has the dtype of the data.
-        # Whether the plan has float32 timestamps on the host, which each call checks until a
-        # warning was given.
+        # Whether each call must look for float32 timestamps with large steps (see warn_far). Such
+        # a plan is not repeated, because a repeated plan skips the check.
         self.checks_precision = False
 
 
@@ -176,7 +201,14 @@ def is_jagged(x: Any) -> bool:
 
 
 def _join_batch(name: str, data: Any, times: Any, of: str) -> tuple[Any, Any, Any]:
-    """Returns the data, times and offsets of a ragged batch. of names the stream in errors."""
+    """Returns the joined data, the joined times and the offsets of a ragged batch.
+
+    Args:
+        name: The name of the stream, for messages.
+        data: A list of arrays, or a jagged nested tensor.
+        times: The times in the same form, or the joined times.
+        of: Text such as " of stream 1", for messages about the times.
+    """
     if is_jagged(data):
         torch = _arrays.imported_torch()
         if data.layout is not torch.jagged:
@@ -197,18 +229,26 @@ def _join_batch(name: str, data: Any, times: Any, of: str) -> tuple[Any, Any, An
         data, offsets = join_ragged(name, data)
     is_sequence = isinstance(times, (list, tuple))
     if is_ragged(times) or is_sequence and times and isinstance(times[0], (list, tuple)):
-        at = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
-        times, other = join_ragged(f"times{of}", at)
-        if isinstance(offsets, list) and other != offsets:
+        arrays = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
+        times, time_offsets = join_ragged(f"times{of}", arrays)
+        if isinstance(offsets, list) and time_offsets != offsets:
             raise Misuse(
                 f"Source length mismatch (length of data and of its timestamps{of}): expected "
-                f"{np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
+                f"{np.diff(offsets).tolist()} rows, found {np.diff(time_offsets).tolist()}"
             )
     return data, times, offsets
 
 
 def make_series(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: int = 0) -> Series:
-    """Returns a stream: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
+    """Returns a stream: dense, padded with lengths, or ragged (lists, offsets, nested tensors).
+
+    Args:
+        name: The name of the stream in messages.
+        data: The data.
+        times: The timestamps.
+        rule: The options of the stream, including lengths and offsets.
+        step: The period of the targets in ns; 0 if it is not known.
+    """
     rule = dict(rule)
     lengths, offsets = rule.pop("lengths", None), rule.pop("offsets", None)
     of = "" if name == "data" else f" of {name}"
@@ -251,7 +291,8 @@ _warned = False
 def warn_far(times: View) -> bool:
     """Warns once about float32 seconds with large steps, such as 128 s for times since 1970.
 
-    Returns whether the warning is still to be given.
+    Returns whether later calls must check too: the times are float32 on the host, and no warning
+    was given yet.
     """
     global _warned
     if _warned or times.dtype != "float32" or times.device != HOST:
@@ -338,7 +379,20 @@ def make_plan(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> Plan:
-    """Returns the plan for these inputs. The engine checks their values."""
+    """Returns the plan for these inputs. The engine checks their values.
+
+    Args:
+        series: The streams.
+        targets: The target times.
+        single: Whether the call is resample, so that the result has the axes of its data.
+        out: The memory for the result, or None.
+        dtype: The dtype of the result, or None.
+        want_valid: Whether to also return the validity.
+        validate: Whether to check the order of times on a device. On the host it always is.
+        backend: "cpu", "cuda" or "reference".
+        clock: "ns", or "given" for the float seconds of the old API.
+        epsilon: Seconds added to the denominator of the interpolation, for the old API.
+    """
     first = series[0].values
     require_same_device([*(v for s in series for v in s.views()), targets])
     batches = [s.batch for s in series]
@@ -378,9 +432,11 @@ def make_plan(
     valid: tuple[int, ...] | None = None
     if want_valid:
         has.append("valid")
-        whole = (*full[:2], len(series))
-        tensors.append({"dtype": "uint8", "shape": list(whole), "stride": dense_strides(whole)})
-        valid = whole if batch is not None else whole[1:]
+        validity = (*full[:2], len(series))
+        tensors.append(
+            {"dtype": "uint8", "shape": list(validity), "stride": dense_strides(validity)}
+        )
+        valid = validity if batch is not None else validity[1:]
         if single:
             valid = valid[:-1]
     spec: dict[str, Any] = {
@@ -396,7 +452,7 @@ def make_plan(
         spec["epsilon"] = epsilon
     if validate or first.device == HOST:
         spec["validate"] = True
-    made = Plan(
+    plan = Plan(
         prepare(spec),
         shape,
         native_dtype(result, first),
@@ -404,12 +460,19 @@ def make_plan(
         valid,
         first.device,
     )
-    made.keeps_dtype = result == first.dtype
-    return made
+    plan.keeps_dtype = result == first.dtype
+    return plan
 
 
 def run_plan(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any, Any]:
-    """Runs a plan on addresses. The caller's library allocates the results."""
+    """Runs a plan and returns the result and the validity, or None in place of the validity.
+
+    Args:
+        p: The plan.
+        inputs: The addresses of the inputs.
+        out: The array or tensor for the result; None: a new one.
+        address: The address of out.
+    """
     if p.device is None:
         if out is None:
             out = np.empty(p.shape, p.dtype)
@@ -443,7 +506,7 @@ def _run_torch(
     clock: str,
     epsilon: float,
 ) -> tuple[Any, Any, View, None]:
-    """Runs a call with torch's operators."""
+    """Runs a call with torch's operators. Returns what run_call returns, without a plan."""
     from . import oracle as _oracle
 
     require_same_device([*(v for s in series for v in s.views()), targets])
@@ -477,7 +540,17 @@ def run_call(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> tuple[Any, Any, View, Plan | None]:
-    """Runs one call: returns the result, the validity, the targets and the plan."""
+    """Runs one call of resample (single) or fuse, without the operators of torchops.
+
+    The options are those of resample and of make_plan.
+
+    Args:
+        streams: The name, data, times and options of each stream.
+        target_times: The target times, or None.
+
+    Returns:
+        (result, validity, target times, plan). The plan is None for backend="pytorch".
+    """
     step = period_of(hz)
     needs_step = any(
         rule.get("mode") == "mean" and rule.get("window") is None for *_, rule in streams
@@ -486,8 +559,9 @@ def run_call(
         step = _timeline.even_step(target_times)
     series = [make_series(*s, step=step) for s in streams]
     targets = make_targets(target_times, hz, series)
-    far = [warn_far(v) for v in (*(s.times for s in series), targets)]
-    into = None if out is None else _arrays.writable_view("out", out)
+    # A list, not a generator: each clock is checked.
+    checks = [warn_far(v) for v in (*(s.times for s in series), targets)]
+    out_view = None if out is None else _arrays.writable_view("out", out)
     chosen = _rules.choose_backend(backend, series[0].values.device)
     if chosen == "pytorch":
         return _run_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
@@ -495,7 +569,7 @@ def run_call(
         series,
         targets,
         single=single,
-        out=into,
+        out=out_view,
         dtype=dtype,
         want_valid=want_valid,
         validate=validate,
@@ -503,9 +577,10 @@ def run_call(
         clock=clock,
         epsilon=epsilon,
     )
-    p.checks_precision = any(far)
+    p.checks_precision = any(checks)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]
-    got, valid = run_plan(
-        p, inputs, None if into is None else into.array, 0 if into is None else into.addr
-    )
+    if out_view is None:
+        got, valid = run_plan(p, inputs, None, 0)
+    else:
+        got, valid = run_plan(p, inputs, out_view.array, out_view.addr)
     return got if out is None else out, valid, targets, p

@@ -12,7 +12,14 @@ from .arrays import HOST, View
 from .._errors import Misuse
 from .prepared import Prepared, raw_stream
 
-__all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
+__all__ = [
+    "AllocatingOp",
+    "check_out",
+    "dense_strides",
+    "device_name",
+    "native_dtype",
+    "require_same_device",
+]
 
 
 def dense_strides(shape: Sequence[int]) -> list[int]:
@@ -121,7 +128,8 @@ class AllocatingOp:
                 addresses.append(a.data_ptr())
             out.append(a)
         if self.op.scratch and torch is not None:
-            # torch frees it in the order of the stream.
+            # This function drops the tensor before the operation has ended. torch reuses its memory
+            # only for later work on the same stream.
             scratch = torch.empty(self.op.scratch, dtype=torch.uint8, device=self.device)
             addresses.append(scratch.data_ptr())
         self.op.run(raw_stream(self.cuda) if self.cuda >= 0 else 0, *addresses)

@@ -10,7 +10,17 @@ import numpy as np
 from .. import _checks
 from .._errors import Misuse, Unsupported
 
-__all__ = ["MODES", "EDGES", "RULE", "rule", "dtype_name", "backend_of", "BACKENDS"]
+__all__ = [
+    "BACKENDS",
+    "EDGES",
+    "MODES",
+    "RULE_NAMES",
+    "choose_backend",
+    "dtype_name",
+    "per_stream",
+    "series_rule",
+    "statistic_values",
+]
 
 MODES = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
 EDGES = ("clamp", "mask", "extrapolate", "error")
@@ -33,7 +43,7 @@ RULE_NAMES = (
     "offsets",
 )
 
-# The statistics of each normalization, and its name in the engine.
+# For each normalization: its two statistics, and the name of its formula in the engine.
 _NORMS = {
     "mean_std": ("mean", "std", "mean_std"),
     "min_max": ("min", "max", "min_max"),
@@ -58,10 +68,14 @@ def series_rule(
     channels: int = 1,
     step: int = 0,
 ) -> dict[str, Any]:
-    """Returns a series of the engine's specification.
+    """Returns the options of a stream in the engine's form.
 
-    step is the period of the targets in ns, the default window of "mean"; 0 if it is not known. The
-    other arguments are those of resample.
+    The arguments are those of resample, and:
+
+    Args:
+        channels: The number of columns of the data.
+        step: The period of the targets in ns, which is the default window of "mean"; 0 if it is not
+            known.
     """
     out: dict[str, Any] = {}
     if mode == "sum":
@@ -120,7 +134,14 @@ def series_rule(
 
 
 def _add_window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
-    """Adds the window of "mean"."""
+    """Adds the window of "mean" to out: the ns before and after each target.
+
+    Args:
+        out: The options in the engine's form.
+        mode: The mode of the stream.
+        window: A duration, (before, after), or None: the period of the targets.
+        step: The period of the targets in ns; 0 if it is not known.
+    """
     if mode != "mean":
         if window is not None:
             raise Misuse("window= belongs to mode='mean'")
@@ -155,7 +176,12 @@ def _check_quat(q: Any) -> list[int]:
 
 
 def statistic_values(name: str, v: Any) -> list[float]:
-    """Returns statistics as a list of floats. A tensor on a device must be waited for."""
+    """Returns statistics as a list of floats. Waits for the device of a tensor.
+
+    Args:
+        name: The name of the statistic, for messages.
+        v: The numbers: an array, a tensor or a list.
+    """
     try:
         a = v.detach().cpu().double().numpy() if hasattr(v, "detach") else np.asarray(v, np.float64)
     except (TypeError, ValueError):
@@ -164,7 +190,13 @@ def statistic_values(name: str, v: Any) -> list[float]:
 
 
 def _add_norm(v: Any, channels: int, out: dict[str, Any]) -> None:
-    """Adds the normalization."""
+    """Adds normalize= to out.
+
+    Args:
+        v: "unit", statistics, or (name of the normalization, statistics).
+        channels: The number of columns of the data.
+        out: The options in the engine's form.
+    """
     if isinstance(v, str) and v == "unit":
         out["unit"] = True
         return
@@ -199,8 +231,8 @@ def _add_norm(v: Any, channels: int, out: dict[str, Any]) -> None:
         raise Misuse(
             f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}"
         )
-    # One value for all columns, or one per group of `plane` adjacent columns (the pixels of a
-    # channel).
+    # Statistic i applies to `plane` adjacent columns, such as all pixels of one channel. A single
+    # statistic applies to all columns.
     plane = stats.get("plane", channels if len(one) == 1 else 1)
     if plane != 1:
         out["plane"] = max(int(plane), 1)
@@ -246,7 +278,13 @@ def dtype_name(dtype: Any) -> str:
 
 
 def choose_backend(backend: Any, device: int, what: str = "the data") -> str:
-    """Returns the back end for memory on a device (-1: the host): "cpu", "cuda" or "pytorch"."""
+    """Returns the back end for memory on a device: "cpu", "cuda", "pytorch" or "reference".
+
+    Args:
+        backend: backend= of the caller. "reference", for tests and benchmarks, needs host memory.
+        device: The number of the CUDA device; -1: the host.
+        what: What is in this memory, for messages.
+    """
     if backend is not None and backend not in BACKENDS and backend != "reference":
         raise Misuse(
             f"Invalid backend {backend!r} (Unknown backend): "

@@ -11,7 +11,7 @@ from .arrays import View
 from .._errors import Misuse
 from .._checks import check_rate
 
-__all__ = ["frequency", "grid", "period_ns"]
+__all__ = ["even_step", "parse_frequency", "period_ns", "uniform_grid"]
 
 
 def parse_frequency(hz: Any) -> Fraction:
@@ -30,6 +30,7 @@ def period_ns(f: Fraction) -> int:
 def _row_times_ns(k: np.ndarray, f: Fraction) -> np.ndarray:
     """Returns round(k * 1e9 / f), with halves rounded up, in integers."""
     step = 2 * 10**9 * f.denominator
+    # Python integers, if int64 would overflow.
     if len(k) and int(k[-1]) * step + f.numerator >= 1 << 63:
         k = k.astype(object)
     return np.asarray((k * step + f.numerator) // (2 * f.numerator), dtype=np.int64)
@@ -51,14 +52,14 @@ def _first_and_last(
     if t.dtype.kind == "f":
         t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
     if offsets is not None:
-        o = _to_host(offsets)
-        begin = o[:-1]
-        end = o[1:]
+        bounds = _to_host(offsets)
+        begin = bounds[:-1]
+        end = bounds[1:]
     else:
         t = t.reshape(int(np.prod(t.shape[:-1])), t.shape[-1])
         begin = np.arange(len(t)) * t.shape[1]
         n = np.full(len(t), t.shape[1]) if lengths is None else _to_host(lengths)
-        if len(n) != len(t):
+        if len(n) != len(t):  # The entries share one clock.
             begin = np.zeros(len(n), np.int64)
             t = t[:1]
         end = begin + n
@@ -83,7 +84,7 @@ def uniform_grid(streams: list[tuple[View, View | None, View | None]], f: Fracti
     if longest < 0:
         rows = 0
     else:
-        rows = int(longest * f / 10**9) + 2
+        rows = int(longest * f / 10**9) + 2  # At least the number of rows that fit.
         while rows > 0 and _row_times_ns(np.array([rows - 1]), f)[0] > longest:
             rows -= 1
     out = first[:, None] + _row_times_ns(np.arange(rows), f)[None, :]
@@ -114,12 +115,7 @@ def even_step(targets: Any) -> int:
     )
     steps = np.diff(ns.reshape(-1, ns.shape[-1]), axis=1)
     step = round(float(steps.mean())) if steps.size else 0
-    return (
-        step
-        if step > 0
-        and (
-            np.abs(steps - step)
-            <= (1 if t.dtype.kind in "iu" or t.dtype.itemsize > 4 else step // 1000)
-        ).all()
-        else 0
-    )
+    is_exact = t.dtype.kind in "iu" or t.dtype.itemsize > 4  # float32 seconds are not.
+    tolerance = 1 if is_exact else step // 1000
+    is_even = step > 0 and (np.abs(steps - step) <= tolerance).all()
+    return step if is_even else 0

@@ -20,7 +20,7 @@ from .prepared import Recent, prepare
 from .resampling import Plan, Series
 from .results import AllocatingOp, dense_strides
 
-__all__ = ["call"]
+__all__ = ["DIFFERENTIABLE", "as_constant", "constant_result", "run_traced", "tensor_like"]
 
 DIFFERENTIABLE = ("linear", "previous", "next", "nearest")
 
@@ -57,9 +57,9 @@ def _named_extras(
     spec: Mapping[str, Any], extras: Sequence[torch.Tensor]
 ) -> list[dict[str, torch.Tensor]]:
     """Returns the lengths, offsets and samples of each stream, by name."""
-    mine = iter(extras)
+    remaining = iter(extras)
     return [
-        {n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())}
+        {n: next(remaining) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())}
         for s in spec["series"]
     ]
 
@@ -72,17 +72,18 @@ def _make_series(
 ) -> list[Series]:
     """Returns the streams of a call."""
     out = []
-    for s, d, t, more in zip(spec["series"], data, times, _named_extras(spec, extras), strict=True):
-        view = {n: _arrays.view(n, m) for n, m in more.items()}
+    named = _named_extras(spec, extras)
+    for s, d, t, tensors in zip(spec["series"], data, times, named, strict=True):
+        views = {n: _arrays.view(n, x) for n, x in tensors.items()}
         rule = {k: v for k, v in s.items() if k not in ("has", "name")}
         out.append(
             Series(
                 s.get("name", "data"),
                 _arrays.view(s.get("name", "data"), d),
                 _arrays.view("times", t),
-                view.get("lengths"),
-                view.get("offsets"),
-                view.get("samples"),
+                views.get("lengths"),
+                views.get("offsets"),
+                views.get("samples"),
                 rule,
             )
         )
@@ -98,7 +99,18 @@ def _run_fuse(
     dtype: Any,
     valid: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Runs fuse. The operator resample is fuse with one stream."""
+    """Runs fuse. The operator resample is fuse with one stream.
+
+    Args:
+        data: The data of each stream.
+        times: The timestamps of each stream.
+        targets: The target times.
+        extras: The lengths, offsets and samples of all streams, as "has" in the options lists them.
+        options: The text of _options_text.
+        dtype: The dtype of the result; None: that of the data.
+        valid: Whether to return the validity. An operator of torch returns a fixed number of
+            tensors, so the validity is empty otherwise.
+    """
     inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
     key = (options, dtype, valid, len(data), *map(_layout_key, inputs))
     plan = _plans.get(key)
@@ -110,16 +122,16 @@ def _run_fuse(
     spec = _parse_options(options)
     if plan is None:
         series = _make_series(spec, data, times, extras)
-        at = _arrays.view("target_times", targets)
+        target_view = _arrays.view("target_times", targets)
         chosen = _rules.choose_backend(spec.get("backend"), series[0].values.device)
         if chosen == "pytorch":
             from . import oracle as _oracle
 
-            got, mask = _oracle.fuse(series, at, dtype, spec)
+            got, mask = _oracle.fuse(series, target_view, dtype, spec)
             return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)
         plan = _resampling.make_plan(
             series,
-            at,
+            target_view,
             single=False,
             out=None,
             dtype=dtype,
@@ -131,12 +143,12 @@ def _run_fuse(
         )
         _plans.put(key, plan)
     addresses = []
-    more = iter(extras)
+    remaining = iter(extras)
     for s, d, t in zip(spec["series"], data, times, strict=True):
         addresses += [
             d.data_ptr(),
             t.data_ptr(),
-            *(next(more).data_ptr() for _ in s.get("has", ())),
+            *(next(remaining).data_ptr() for _ in s.get("has", ())),
         ]
     got, mask = _resampling.run_plan(plan, [*addresses, targets.data_ptr()], None, 0)
     return got, mask if mask is not None else torch.empty(0, dtype=torch.bool, device=got.device)
@@ -152,7 +164,17 @@ def _run_resample(
 def _run_backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any
 ) -> Any:
-    """Runs the backward pass of resample."""
+    """Runs the backward pass of resample.
+
+    Args:
+        grad: The gradient of the result.
+        times, targets, extras, options: As in _run_fuse, for one stream.
+        shape: The shape of the data.
+        dtype: The dtype of the data.
+
+    Returns:
+        The gradient of the data.
+    """
     spec = _parse_options(options)
     inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
     key = (options, dtype, tuple(shape), *map(_layout_key, inputs))
@@ -194,6 +216,7 @@ def constant_result(f: Any) -> Any:
     return f
 
 
+# The options that are applied to the interpolated values.
 _EPILOGUE = ("norm", "unit", "plane", "clip", "augment")
 
 for _key in ("CPU", "CUDA"):
@@ -206,7 +229,7 @@ for _key in ("CPU", "CUDA"):
 def _fake_fuse(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
-    """Returns results of fuse without data, for tracing."""
+    """Returns results of fuse without values, only with shapes and dtypes, for tracing."""
     spec = _parse_options(options)
     more = _named_extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
@@ -246,7 +269,11 @@ def _single_stream(options: str, i: int) -> tuple[str, dict[str, Any]]:
 
 
 def _scale_gradient(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
-    """Returns the gradient before the normalization."""
+    """Returns the gradient with respect to the interpolated values.
+
+    The normalizations of the epilogue are linear, so g is multiplied by their slope. Constant
+    columns become 0, so their slope is 0.
+    """
     if epilogue.get("unit"):
         g = g / 255
     norm = epilogue.get("norm")
@@ -254,9 +281,11 @@ def _scale_gradient(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tenso
         return g
     a = torch.tensor(norm["a"], dtype=torch.float32)
     b = torch.tensor(norm["b"], dtype=torch.float32)
-    down, up = (b + 1e-8, 1) if norm["kind"] == "mean_std" else (b - a, 2)
-    constant = (b if up == 1 else down) == 0
-    slope = torch.where(constant, 0, up / torch.where(constant, 1, down))
+    if norm["kind"] == "mean_std":
+        numerator, denominator, is_constant = 1, b + 1e-8, b == 0
+    else:
+        numerator, denominator, is_constant = 2, b - a, b - a == 0
+    slope = torch.where(is_constant, 0, numerator / torch.where(is_constant, 1, denominator))
     column = torch.arange(g.shape[-1]) // max(epilogue.get("plane", 1), 1) % len(slope)
     return g * slope[column].to(g)
 
@@ -289,24 +318,25 @@ def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
-    """Returns the gradients of fuse's inputs."""
+    """Returns the gradients of fuse's inputs: those of the data, None for all others."""
     n = len(ctx.streams)
-    saved = ctx.saved_tensors
+    saved = ctx.saved_tensors  # The times of n streams, the targets, and all extras.
+    times, targets, all_extras = saved[:n], saved[n], saved[n + 1 :]
     spec = _parse_options(ctx.options)
-    more = _named_extras(spec, saved[n + 1 :])
+    named = _named_extras(spec, all_extras)
     out = []
     column = 0
     for i, (shape, dtype) in enumerate(ctx.streams):
-        mine = g[..., column : column + shape[-1]]
+        own = g[..., column : column + shape[-1]]
         column += shape[-1]
         options, epilogue = _single_stream(ctx.options, i)
-        extras = [v for k, v in more[i].items() if k != "samples"]
+        extras = [v for k, v in named[i].items() if k != "samples"]
         out.append(
             torch.ops.robocache.resample_backward(
-                _scale_gradient(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
+                _scale_gradient(own, epilogue), times[i], targets, extras, shape, options, dtype
             )
         )
-    return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
+    return out, [None] * n, None, [None] * len(all_extras), None, None, None
 
 
 def _setup_resample(ctx: Any, inputs: Any, output: Any) -> None:
@@ -330,7 +360,10 @@ def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _grad_backward(ctx: Any, g: Any) -> Any:
-    """Returns the gradients of resample_backward's inputs."""
+    """Returns the gradients of resample_backward's inputs.
+
+    The backward pass is linear in grad, and its transpose is resample without the epilogue.
+    """
     times, targets, *extras = ctx.saved_tensors
     options, _ = _single_stream(ctx.options, 0)
     out, _ = torch.ops.robocache.resample(g, times, targets, extras, options, ctx.dtype, False)
@@ -401,7 +434,8 @@ def as_constant(v: Any) -> Any:
     if isinstance(v, (list, tuple)):
         return [as_constant(x) for x in v]
     if isinstance(v, (int, float)):
-        # As a dict key, a symbol that dynamic shapes created becomes a number again.
+        # Under dynamic shapes, torch.compile replaces numbers by symbols. As the key of a dict, a
+        # symbol becomes a number again.
         return list({v: None})[0]
     return v
 
@@ -410,34 +444,41 @@ class _TracedStream(NamedTuple):
     """A stream of a call that torch's operators compute."""
 
     name: str
-    data: torch.Tensor  # [B, S, D], or ragged [sum of S, D]
+    data: torch.Tensor  # [B, S, D], or ragged [sum of S, D].
     times: torch.Tensor
     rule: dict[str, Any]
-    has: tuple[str, ...]  # which of lengths, offsets and samples exist
-    extras: list[torch.Tensor]  # these
-    channels: int  # to normalize, else 1
-    rank: int  # axes of the data as given; 3 if ragged
+    has: tuple[str, ...]  # Which of lengths, offsets and samples exist.
+    extras: list[torch.Tensor]  # Those that exist, in the order of `has`.
+    channels: int  # The number of channels if they are normalized, else 1.
+    rank: int  # The number of axes of the data as given; 3 if ragged.
 
 
 def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _TracedStream:
-    """Returns a stream with a batch axis. given is its rule, with lengths, offsets and samples."""
+    """Returns a stream with a batch axis.
+
+    Args:
+        name: The name of the stream in messages.
+        d: The data.
+        t: The timestamps.
+        given: The options of the stream, including lengths, offsets and augment's samples.
+    """
     rule = dict(given)
-    more = {
+    extras = {
         "lengths": rule.pop("lengths", None),
         "offsets": rule.pop("offsets", None),
         "samples": None,
     }
     if rule.get("augment") is not None:
         rule["augment"] = dict(rule["augment"])
-        more["samples"] = rule["augment"].pop("samples", None)
+        extras["samples"] = rule["augment"].pop("samples", None)
     if isinstance(d, (list, tuple)):
-        more["offsets"] = [0]
+        extras["offsets"] = [0]
         for part in d:
-            more["offsets"].append(more["offsets"][-1] + part.shape[0])
+            extras["offsets"].append(extras["offsets"][-1] + part.shape[0])
         d = torch.cat(list(d))
         t = torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
     elif d.is_nested:
-        more["offsets"] = d.offsets()
+        extras["offsets"] = d.offsets()
         d = d.values()
         t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
     if not isinstance(d, torch.Tensor):
@@ -447,25 +488,25 @@ def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _Trace
         )
     if torch.compiler.is_compiling():
         rule = as_constant(rule)
-    ragged = more["offsets"] is not None
-    if not 1 <= d.dim() <= (2 if ragged else 3):
+    is_ragged = extras["offsets"] is not None
+    if not 1 <= d.dim() <= (2 if is_ragged else 3):
         raise Misuse(
             f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
             {"tensor": name},
         )
-    rank = 3 if ragged else d.dim()
+    rank = 3 if is_ragged else d.dim()
     if d.dim() == 1:
         d = d[:, None]
-    if d.dim() == 2 and not ragged:
+    if d.dim() == 2 and not is_ragged:
         d = d[None]
-    has = tuple(k for k in ("lengths", "offsets", "samples") if more[k] is not None)
+    has = tuple(k for k in ("lengths", "offsets", "samples") if extras[k] is not None)
     return _TracedStream(
         name=name,
         data=d,
         times=tensor_like("times", t, d),
         rule=rule,
         has=has,
-        extras=[tensor_like(k, more[k], d) for k in has],
+        extras=[tensor_like(k, extras[k], d) for k in has],
         channels=as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1,
         rank=rank,
     )

@@ -13,7 +13,7 @@ from .. import voxels
 from . import torchops as _torchops
 from .._errors import Unsupported
 
-__all__ = ["call"]
+__all__ = ["run_traced_voxelize"]
 
 _library = torch.library.Library("robocache", "FRAGMENT")
 _library.define(
