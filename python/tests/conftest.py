@@ -21,6 +21,9 @@ NO_DATA = "no test data"  # prefix of the skip reason of a test that has no test
 sys.path.insert(0, str(HERE.parent))
 # Quiet and offline: a peer that needs the network must fail at once instead of waiting.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+# A shell starts background jobs with SIGINT ignored, and programs that tests interrupt inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
