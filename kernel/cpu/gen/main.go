@@ -42,7 +42,7 @@ func main() {
 	writeSorted()
 	writeFlatten()
 	Generate()
-	// avo supports only basic types, so placeholders are replaced by the types of package cpu.
+	// avo supports only basic types. The types of package cpu replace them in the written files.
 	for _, file := range []string{assembly, declarations} {
 		b, err := os.ReadFile(file)
 		if err != nil {
