@@ -187,3 +187,18 @@ def test_contracts_have_no_padding_that_a_robot_cannot_make(arm):
     assert contract("drop") == contract("repeat")
     with pytest.raises(robocache.Unsupported, match="beyond"):
         contract("zero")
+
+
+def test_window_statistics_are_those_of_the_samples(arm):
+    part = robocache.Part(
+        "action", relative="difference", reference=("observation.state", 0), norm="min_max"
+    )
+    vectors = {"delta": robocache.Vector(parts=[part], rows=range(6))}
+    windows = robocache.Windows(beyond={"delta": "drop"})
+    got = samples_of(
+        robocache.Loader(arm, keys=[], vectors=vectors, windows=windows, shuffle=False)
+    )["delta"]
+    # The bounds are reached by samples, not only by windows that are dropped.
+    assert np.allclose(got.min((0, 1)), -1, atol=1e-6) and np.allclose(
+        got.max((0, 1)), 1, atol=1e-6
+    )

@@ -232,7 +232,11 @@ func (src *Source) countWindows(ctx context.Context, x vectorPart, norm *options
 		return err
 	}
 	windows.PerStep = part.Spec.Norm.PerStep
-	windows.DropFirst, windows.DropLast = src.Config.DropFirst, src.Config.DropTail
+	rows, err := src.selectRows()
+	if err != nil {
+		return err
+	}
+	windows.DropFirst, windows.DropLast = max(rows.First, 0), max(rows.Last, 0)
 	opt := stats.WindowOptions{
 		Threads: src.Config.Threads,
 		Budget:  min(256<<20, int64(src.Config.MemoryBudget)/8),
@@ -247,8 +251,8 @@ func (src *Source) countWindows(ctx context.Context, x vectorPart, norm *options
 	}
 	low, high := norm.Of(found[part.Spec.Label()])
 	n := part.ValueWidth()
-	rows := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, n)) }
-	return setNumbers(part, rows(low), rows(high), len(spec.Offsets()))
+	split := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, n)) }
+	return setNumbers(part, split(low), split(high), len(spec.Offsets()))
 }
 
 // vectorPart is a part of a vector.
