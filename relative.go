@@ -114,6 +114,25 @@ func (f *Feature) movingChannels() []int {
 	return out
 }
 
+// GripperChannels returns the channels that are grippers, by their names or by the name of the
+// stream. Of seven channels of an action without names the last is the gripper.
+func (f *Feature) GripperChannels() (out []int) {
+	names, n := f.ChannelNames(), f.Elements()
+	key := nameParts(f.Key[strings.LastIndexByte(f.Key, '.')+1:])
+	for c := range n {
+		var parts []string
+		if names != nil {
+			parts = nameParts(names[c])
+		}
+		isLast := names == nil && n == 7 && c == 6 && isAction(f.Key)
+		named := isGripper(parts) && !slices.Contains(parts, "terminate")
+		if isLast || named || n <= 2 && isGripper(key) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // RelativeChannels returns the channels of a stream that are relative, and how that is known: as
 // the dataset or a mapping states it, else by names. It returns none for a stream with a mode of
 // its own (Interpolation, other than slerp for stated channels), and if names leave it open.

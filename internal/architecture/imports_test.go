@@ -168,6 +168,17 @@ var allowed = map[string][]string{
 		"internal/crash",
 	},
 	"synth": {""},
+	"quality": {
+		"",
+		"store",
+		"video",
+		"stats",
+		"mapping",
+		"format",
+		"kernel/resize",
+		"internal/flags",
+		"internal/crash",
+	},
 	"hub": {
 		"",
 		"store",

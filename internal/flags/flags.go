@@ -75,7 +75,7 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 		fmt.Fprintf(h, "%q %s %v\n", f.Key, f.Kind, f.Shape)
 		for _, e := range []int{0, last / 2, last} {
 			n := 0
-			if e >= 0 {
+			if e >= 0 && e <= last {
 				n = ds.Len(e)
 			}
 			// Read errors are ignored here. They are reported when the rows are used.

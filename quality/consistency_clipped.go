@@ -1,0 +1,86 @@
+package quality
+
+import (
+	"math"
+	"slices"
+)
+
+// clippedActionsMetric is the share of rows in which a channel of the action has exactly the
+// smallest or largest value of the episode, in runs of at least three rows with that value; the
+// largest of all channels counts. Channels with fewer than 8 levels do not count. Known failure: a
+// channel that rests at its extreme.
+var clippedActionsMetric = metric{
+	Metric: Metric{
+		Name: "clipped_actions", Group: GroupConsistency, Unit: "share", Worse: 1,
+		Summary: "The share of rows with the action at a plateau of its extreme values.",
+		Source:  "robocache; as clipping detectors of audio do",
+	},
+	measure: func(x *recording) float64 {
+		s := x.action
+		if s.rows() < 3 || len(s.columns) == 0 {
+			return math.NaN()
+		}
+		worst := 0
+		for _, v := range s.columns {
+			if countLevels(v) < 8 {
+				continue
+			}
+			low, high := v[0], v[0]
+			for _, y := range v {
+				low, high = min(low, y), max(high, y)
+			}
+			count, length := 0, 1
+			for i := 1; i <= len(v); i++ {
+				if i < len(v) && v[i] == v[i-1] {
+					length++
+					continue
+				}
+				if length >= 3 && (v[i-1] == low || v[i-1] == high) {
+					count += length
+				}
+				length = 1
+			}
+			worst = max(worst, count)
+		}
+		return float64(worst) / float64(s.rows())
+	},
+	rule: &rule{code: "clipped-actions", spread: 6, floor: 0.05, hint: hintLook},
+}
+
+// actionLevelsMetric is the number of different values of the channel of the action with fewest,
+// divided by the number of rows. Channels that do not change do not count. Small values mean
+// quantised actions. Known failure: channels that rest.
+var actionLevelsMetric = metric{
+	Metric: Metric{
+		Name: "action_levels", Group: GroupConsistency, Unit: "share", Worse: -1,
+		Summary: "The number of different values of an action channel, by rows; the worst one.",
+		Source:  "robocache",
+	},
+	measure: func(x *recording) float64 {
+		s := x.action
+		if s.rows() < 2 || len(s.columns) == 0 {
+			return math.NaN()
+		}
+		fewest := math.NaN()
+		sorted := make([]float64, s.rows())
+		for _, v := range s.columns {
+			n := copy(sorted, v)
+			if levels := countSorted(sorted[:n]); levels > 1 && !(fewest < float64(levels)) {
+				fewest = float64(levels)
+			}
+		}
+		return fewest / float64(s.rows())
+	},
+	rule: &rule{code: "quantised-actions", spread: 6, floor: 0.3, hint: hintLook},
+}
+
+// countSorted sorts v and returns the number of different values.
+func countSorted(v []float64) (count int) {
+	slices.Sort(v)
+	for i := range v {
+		if i == 0 || v[i] != v[i-1] {
+			count++
+		}
+	}
+	return count
+}

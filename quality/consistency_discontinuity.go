@@ -1,0 +1,93 @@
+package quality
+
+import (
+	"math"
+)
+
+// jumpFactor is the factor by which a jump exceeds the 90th percentile of the steps.
+const jumpFactor = 8
+
+// discontinuitiesMetric is the number of rows at which a channel of the state jumps: the step
+// exceeds 8 times the 90th percentile of the steps of the channel, and 0.02 ranges, and the second
+// difference is as large. Known failure: a short fast motion in a slow episode.
+var discontinuitiesMetric = metric{
+	Metric: Metric{
+		Name: "discontinuities", Group: GroupConsistency, Unit: "count", Worse: 1,
+		Summary: "The number of rows at which the state jumps.",
+		Source:  "robocache",
+	},
+	measure: func(x *recording) float64 {
+		if x.motion == nil || x.motion.rows() < 4 {
+			return math.NaN()
+		}
+		jumps := make([]bool, x.motion.rows())
+		size := make([]float64, x.motion.rows()-1)
+		for _, v := range x.motion.columns {
+			for i := range size {
+				size[i] = math.Abs(v[i+1] - v[i])
+			}
+			limit := max(jumpFactor*quickQuantile(size, 0.9), 0.02)
+			for i := 2; i+1 < len(v); i++ {
+				step := math.Abs(v[i] - v[i-1])
+				around := max(math.Abs(v[i-1]-v[i-2]), math.Abs(v[i+1]-v[i]))
+				jumps[i] = jumps[i] || step > limit && step > 2*around
+			}
+		}
+		return float64(len(runsOf(jumps)))
+	},
+	rule: &rule{code: "discontinuity", spread: 6, floor: 0.5, hint: hintLook},
+}
+
+// largestJumpMetric is the largest second difference of a channel of the state, in ranges. Known
+// failure: it grows with the speed and falls with the rate.
+var largestJumpMetric = metric{
+	Metric: Metric{
+		Name: "largest_jump", Group: GroupConsistency, Unit: "range", Worse: 1,
+		Summary: "The largest second difference of the state.",
+		Source:  "robocache",
+	},
+	measure: func(x *recording) float64 {
+		if x.motion == nil || x.motion.rows() < 3 {
+			return math.NaN()
+		}
+		most := 0.0
+		for _, v := range x.motion.columns {
+			for i := 2; i < len(v); i++ {
+				most = max(most, math.Abs(v[i]-2*v[i-1]+v[i-2]))
+			}
+		}
+		return most
+	},
+	rule: &rule{code: "jump", spread: 8, floor: 0.05, share: 0.5, hint: hintLook},
+}
+
+// quickQuantile returns the quantile q of v, rounded to a value of v, and reorders v.
+func quickQuantile(v []float64, q float64) float64 {
+	k := int(q * float64(len(v)-1))
+	low, high := 0, len(v)-1
+	for low < high {
+		pivot := v[(low+high)/2]
+		i, j := low, high
+		for i <= j {
+			for v[i] < pivot {
+				i++
+			}
+			for v[j] > pivot {
+				j--
+			}
+			if i <= j {
+				v[i], v[j] = v[j], v[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k <= j:
+			high = j
+		case k >= i:
+			low = i
+		default:
+			return v[k]
+		}
+	}
+	return v[k]
+}

@@ -1,0 +1,37 @@
+package quality
+
+import "math"
+
+// chatterTime is the time in seconds in which two events of one gripper count as chatter.
+const chatterTime = 0.2
+
+// gripperChatterMetric is the number of events of a gripper that follow another within 0.2 s.
+var gripperChatterMetric = metric{
+	Metric: Metric{
+		Name: "gripper_chatter", Group: GroupGripper, Unit: "count", Worse: 1,
+		Summary: "The number of gripper events that follow another within 0.2 s.",
+		Source:  "robocache",
+	},
+	measure: func(x *recording) float64 {
+		most := math.NaN()
+		for _, s := range []*signal{x.gripperState, x.gripperCommand} {
+			if s == nil || s.rows() == 0 {
+				continue
+			}
+			count := 0
+			for c := range s.columns {
+				events := eventsOf(s, c)
+				for i := 1; i < len(events); i++ {
+					if events[i].second-events[i-1].second <= chatterTime {
+						count++
+					}
+				}
+			}
+			if !(most > float64(count)) {
+				most = float64(count)
+			}
+		}
+		return most
+	},
+	rule: &rule{code: "gripper-chatter", spread: 6, floor: 1.5, hint: hintLook},
+}

@@ -1,0 +1,81 @@
+package quality
+
+import "math"
+
+const (
+	lagTime = 0.5 // seconds for which lags are searched
+	lagRows = 12  // rows for which lags are searched at least
+	maxLag  = 48  // rows for which lags are searched at most
+)
+
+// lagLimit returns the largest lag that is searched, in rows.
+func lagLimit(period float64, rows int) int {
+	return min(max(int(math.Ceil(lagTime/period)), lagRows), maxLag, rows/3)
+}
+
+// bestLag returns the lag in rows by which b follows a, refined with a parabola, and the
+// correlation at the lag. Both have the same columns of the same length. The correlation is Σ
+// a[i]·b[i+lag] / √(Σa² Σb²) over all columns. It returns NaN if one of them is 0 throughout.
+func bestLag(a, b [][]float64, most int) (lag, correlation float64) {
+	nan := math.NaN()
+	r := make([]float64, 2*most+1)
+	for k := -most; k <= most; k++ {
+		ab, aa, bb := 0.0, 0.0, 0.0
+		for c := range a {
+			n := len(a[c])
+			from, to := max(0, -k), min(n, n-k)
+			u, v := a[c][from:to], b[c][from+k:to+k]
+			v = v[:len(u)]
+			for i, p := range u {
+				q := v[i]
+				ab += p * q
+				aa += p * p
+				bb += q * q
+			}
+		}
+		if aa > 0 && bb > 0 {
+			r[k+most] = ab / math.Sqrt(aa*bb)
+		}
+	}
+	top := 0
+	for k := range r {
+		if r[k] > r[top] {
+			top = k
+		}
+	}
+	if most < 1 || r[top] <= 0 {
+		return nan, nan
+	}
+	lag = float64(top - most)
+	if top > 0 && top < len(r)-1 {
+		if c := r[top-1] - 2*r[top] + r[top+1]; c < 0 {
+			lag += 0.5 * (r[top-1] - r[top+1]) / c
+		}
+	}
+	return lag, r[top]
+}
+
+// steps returns the change of each column from row to row.
+func steps(columns [][]float64) [][]float64 {
+	out := make([][]float64, len(columns))
+	for c, v := range columns {
+		out[c] = make([]float64, max(0, len(v)-1))
+		for i := range out[c] {
+			out[c][i] = v[i+1] - v[i]
+		}
+	}
+	return out
+}
+
+// centred returns v without its mean.
+func centred(v []float64) []float64 {
+	mean := 0.0
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = x - mean
+	}
+	return out
+}

@@ -1,0 +1,100 @@
+package quality
+
+import (
+	"math"
+	"math/bits"
+)
+
+// sparcMetric is the spectral arc length of the speed profile: the negative length of the curve of
+// its normalised amplitude spectrum, up to 10 Hz and to the last frequency with an amplitude of
+// 0.05. It is lower for less smooth motion. Known failure: it falls with the number of pauses.
+var sparcMetric = metric{
+	Metric: Metric{
+		Name: "sparc", Group: GroupMotion, Worse: -1,
+		Summary: "The spectral arc length of the speed: lower is less smooth.",
+		Source:  "Balasubramanian et al., J. NeuroEngineering and Rehabilitation 12:112, 2015",
+	},
+	measure: func(x *recording) float64 {
+		if x.motion == nil || x.motion.rows() < 4 {
+			return math.NaN()
+		}
+		return spectralArcLength(x.speed, 1/x.motion.period)
+	},
+}
+
+const (
+	sparcCutoff    = 10.0 // Hz
+	sparcAmplitude = 0.05
+	sparcPadding   = 2 // levels of zero padding: 4 times the length
+	sparcRows      = 1 << 16
+)
+
+// spectralArcLength returns the SPARC of a speed profile at a rate in Hz. Profiles above sparcRows
+// rows are averaged in groups first.
+func spectralArcLength(speed []float64, rate float64) float64 {
+	for len(speed) > sparcRows {
+		half := make([]float64, len(speed)/2)
+		for i := range half {
+			half[i] = (speed[2*i] + speed[2*i+1]) / 2
+		}
+		speed, rate = half, rate/2
+	}
+	n := 1 << (bits.Len(uint(len(speed)-1)) + sparcPadding)
+	spectrum := make([]complex128, n)
+	for i, v := range speed {
+		spectrum[i] = complex(v, 0)
+	}
+	transformFourier(spectrum)
+	limit := min(n/2, int(sparcCutoff/rate*float64(n)))
+	peak := 0.0
+	amplitude := make([]float64, limit+1)
+	for k := range amplitude {
+		amplitude[k] = math.Hypot(real(spectrum[k]), imag(spectrum[k]))
+		peak = max(peak, amplitude[k])
+	}
+	if peak == 0 || limit == 0 {
+		return math.NaN()
+	}
+	first, last := -1, 0
+	for k, a := range amplitude {
+		if a >= sparcAmplitude*peak {
+			if first < 0 {
+				first = k
+			}
+			last = k
+		}
+	}
+	if last == first {
+		return math.NaN()
+	}
+	length := 0.0
+	step := 1 / float64(last-first)
+	for k := first + 1; k <= last; k++ {
+		length -= math.Hypot(step, (amplitude[k]-amplitude[k-1])/peak)
+	}
+	return length
+}
+
+// transformFourier computes the discrete Fourier transform in place. The length must be a power of
+// two.
+func transformFourier(x []complex128) {
+	n := len(x)
+	shift := bits.UintSize - bits.Len(uint(n-1))
+	for i := range x {
+		if j := int(bits.Reverse(uint(i)) >> shift); i < j && n > 1 {
+			x[i], x[j] = x[j], x[i]
+		}
+	}
+	for size := 2; size <= n; size *= 2 {
+		half := size / 2
+		turn := -2 * math.Pi / float64(size)
+		for k := range half {
+			sin, cos := math.Sincos(turn * float64(k))
+			w := complex(cos, sin)
+			for i := k; i < n; i += size {
+				even, odd := x[i], x[i+half]*w
+				x[i], x[i+half] = even+odd, even-odd
+			}
+		}
+	}
+}
