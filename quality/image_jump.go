@@ -1,0 +1,56 @@
+package quality
+
+import (
+	"math"
+	"slices"
+)
+
+// jumpMetric is the largest log2 ratio of a frame's difference to the previous frame and the median
+// difference of the 8 frames around it. Unit: octaves; frames that were dropped in a motion of
+// constant speed give log2(dropped + 1). Source: none. Known failure: sudden motion and light.
+var jumpMetric = metric{
+	Metric: Metric{
+		Name:     "frame_jump",
+		Group:    GroupImages,
+		Unit:     "octaves",
+		Worse:    1,
+		Summary:  "Largest jump of the image against the frames around it: dropped frames.",
+		Source:   "ratio to the local median",
+		Inferred: true,
+	},
+	rule: &rule{code: "frame-jump", spread: 6, floor: 0.7, hint: hintLook},
+}
+
+// frameJump returns the largest jump, at least 0. Fewer than 5 frames have none.
+func frameJump(frames []frameFacts) float64 {
+	if len(frames) < 5 {
+		return nan
+	}
+	largest := 0.0
+	for i := range frames {
+		if base := localChange(frames, i, i); base == base {
+			if v := math.Log2(float64(frames[i].change) / base); v > largest {
+				largest = v
+			}
+		}
+	}
+	return largest
+}
+
+// localChange returns the median difference of the 4 frames before from and the 4 after to, plus a
+// quarter of a level. It is NaN if fewer than 4 are known.
+func localChange(frames []frameFacts, from, to int) float64 {
+	var near [8]float32
+	n := 0
+	for i := max(from-4, 0); i <= min(to+4, len(frames)-1); i++ {
+		if v := frames[i].change; (i < from || i > to) && v == v {
+			near[n] = v
+			n++
+		}
+	}
+	if n < 4 {
+		return nan
+	}
+	slices.Sort(near[:n])
+	return float64(near[n/2]) + 0.25
+}
