@@ -22,6 +22,8 @@ type scratch struct {
 	floats []float32
 	ints   []int32
 	pairs  []uint64
+	line   []byte // the result of vector instructions
+	words  []int16
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
@@ -32,6 +34,7 @@ func (s *Scaler) Plane(dst Plane, src []byte, stride int) {
 	room := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(room)
 	switch {
+	case s.scaleVectors(dst, src, stride, room):
 	case s.Arithmetic == Floats:
 		s.scaleFloats(dst, src, stride, room)
 	case s.Arithmetic == Fixed:

@@ -8,6 +8,8 @@
 //	           the arithmetic of the library: integers with the library's number of fractional bits,
 //	           or float32 operations that are rounded one by one and never fused.
 //	resize.C3  After New, no function of this package allocates memory per image.
+//	resize.C4  The AVX2 code computes the same bits as the plain code. It reads only the source
+//	           image. The build tag purego excludes it.
 //
 // Intuitively, each axis is a sparse matrix: output i is a weighted sum of neighboring samples. The
 // matrices depend on the sizes only, so they are computed once and shared.
@@ -69,6 +71,11 @@ type Axis struct {
 	padded     []uint64 // of Weights, with their sign extended
 	paddedReal []float32
 	blends     []blend // of Fixed
+
+	// For vector instructions; nil without them.
+	steps    int         // loads per group of eight outputs, or pairs of rows per output
+	loads    []tapLoad   // of the pass along the row
+	rowPairs [][2]uint32 // of the pass along the column: high and low parts of two weights
 }
 
 // blend is the two samples of an output and their weights.
@@ -145,5 +152,6 @@ func newScaler(k scalerKey) *Scaler {
 	}
 	// Only the pass along the row uses padded weights.
 	s.X.padWeights(s.Arithmetic)
+	s.setVectors()
 	return s
 }
