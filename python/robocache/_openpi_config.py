@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import _lerobotmeta
-from ._errors import Unsupported
+from ._errors import Malformed, Misuse, NotFound, Unsupported
 from .dataset import Dataset
 
 
@@ -58,6 +61,37 @@ class Config:
     transforms: Sequence[Callable[[dict[str, Any]], dict[str, Any]]] = ()
     batch_size: int = 32
     seed: int = 42
+
+
+# The mode of a norm and its two statistics, by Config.use_quantile_norm.
+NORMS = {
+    True: ("quantiles", {"low": "q01", "high": "q99"}),
+    False: ("mean_std", {"mean": "mean", "std": "std"}),
+}
+
+
+def read_statistics(c: Config) -> dict[str, dict[str, np.ndarray]]:
+    """Returns {"state" and "actions": {statistic: array}} from any form of Config.norm_stats."""
+    given, fields = c.norm_stats, NORMS[c.use_quantile_norm][1].values()
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        path = path / "norm_stats.json" if path.is_dir() else path
+        try:
+            given = json.loads(path.read_text())["norm_stats"]
+        except FileNotFoundError:
+            raise NotFound(
+                f"norm_stats: there is no {path}",
+                hint="write it with robocache.openpi.norm_stats",
+            )
+        except (ValueError, KeyError, TypeError) as e:
+            raise Malformed(f"norm_stats: {path} is not a norm_stats.json: {e!r}") from None
+    out = {}
+    for key, stats in given.items():
+        stats = stats if isinstance(stats, Mapping) else vars(stats)
+        if missing := [f for f in fields if stats.get(f) is None]:
+            raise Misuse(f"norm_stats[{key!r}] has no {missing[0]!r}", {"dataset": c.repo_id})
+        out[key] = {f: np.asarray(stats[f]) for f in fields}
+    return out
 
 
 _TASK = "the text of the task"  # The prompt of items that probe a configuration.

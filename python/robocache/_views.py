@@ -63,6 +63,7 @@ class JaxBatches(NumpyBatches):
                 f"sharding={sharding!r}: expected a jax.sharding.Sharding, a jax.Device or None"
             )
         self._sharding = sharding
+        self._bfloat16: set[str] = set()  # Keys whose arrays are the bits of bfloat16.
         (device,) = jax.device_put(np.zeros(())).devices()
         # Whether batches need no copy. JAX places an array from DLPack on the first CPU device, so
         # this must be the default device.

@@ -7,9 +7,10 @@ imported before its own objects are used.
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from typing import Any
 import numpy as np
 
 from . import _checks, _lerobotmeta, lerobot
-from ._errors import Malformed, Misuse, NotFound
-from ._openpi_config import Config, read_config
+from ._errors import Misuse
+from ._feature import Features
+from ._openpi_config import NORMS, Config, read_config, read_statistics
+from ._views import JaxBatches, NumpyBatches
 from ._window_statistics import window_statistics
 from .dataset import Dataset
 from .loader import Loader
-from .options import Images, Windows
+from .options import Images
+from .vectors import Part, Vector
 
 __all__ = [
     "LeRobotDataset",
@@ -32,6 +36,8 @@ __all__ = [
     "norm_stats",
     "read_config",
 ]
+
+_UNPADDED = "unpadded."  # Prefix of the numbers that transforms receive.
 
 
 class TaskTable(dict[int, str]):
@@ -74,47 +80,58 @@ class LeRobotDataset(lerobot.LeRobotDataset):
     _metadata_class = LeRobotDatasetMetadata
 
 
-def _read_statistics(given: Any) -> dict[str, dict[str, np.ndarray]]:
-    """Returns {"state" and "actions": {statistic: array}} from any form of Config.norm_stats."""
-    if isinstance(given, (str, os.PathLike)):
-        path = Path(given)
-        path = path / "norm_stats.json" if path.is_dir() else path
-        try:
-            given = json.loads(path.read_text())["norm_stats"]
-        except FileNotFoundError:
-            raise NotFound(
-                f"norm_stats: there is no {path}",
-                hint="write it with robocache.openpi.norm_stats",
-            )
-        except (ValueError, KeyError, TypeError) as e:
-            raise Malformed(f"norm_stats: {path} is not a norm_stats.json: {e!r}") from None
-    return {
-        key: {
-            name: np.asarray(value)
-            for name, value in (stats if isinstance(stats, Mapping) else vars(stats)).items()
-            if value is not None
-        }
-        for key, stats in given.items()
-    }
+def _vectors(c: Config, features: Features, statistics: Mapping[str, Any]) -> dict[str, Vector]:
+    """Returns the vectors "state" and "actions" in openpi's precision, not padded or clipped."""
+    out = {}
+    for key, stream in (("state", c.state), ("actions", c.actions)):
+        _checks.check_key(stream, features, key)
+        width = int(np.prod(features[stream].shape))
+        mask: list[bool] = [*(c.delta_mask or ())][:width]
+        more: dict[str, Any] = {}
+        if key == "actions" and any(mask):
+            absolute = [i for i in range(width) if i >= len(mask) or not mask[i]]
+            more = {"relative": "difference", "reference": (c.state, 0), "absolute": absolute}
+        is_single = True
+        if numbers := [v[..., :width] for v in statistics.get(key, {}).values()]:
+            # NumPy adds a Python number to float32 in float32.
+            is_single = all(v.dtype == np.float32 for v in numbers)
+            epsilon = float(np.float32(1e-6)) if is_single else 1e-6
+            precision = "float32" if is_single else "float64"
+            mode, names = NORMS[c.use_quantile_norm]
+            more["norm"] = {"mode": mode, "epsilon": epsilon, "precision": precision}
+            more["norm"] |= dict(zip(names, numbers, strict=True))
+        out[key] = Vector(
+            parts=[Part(stream, precision="float32", **more)],
+            rows=range(c.action_horizon) if key == "actions" else None,
+            width=max(width, c.action_dim or 0),
+            dtype="float32" if is_single else "float64",
+        )
+    return out
 
 
-def _as_tensors(x: Any) -> Any:
-    """Returns a tree of arrays as torch tensors. Texts stay arrays."""
+def _all_devices() -> Any:
+    """Returns JAX's sharding of the first axis over all devices."""
+    import jax
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("B",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("B"))
+
+
+def _as_tensors(batch: dict[str, Any]) -> dict[str, Any]:
+    """Returns a batch of arrays as torch tensors. Texts stay arrays."""
     import torch
 
-    if isinstance(x, dict):
-        return {key: _as_tensors(value) for key, value in x.items()}
-    return x if x.dtype.kind == "U" else torch.as_tensor(x)
+    return {k: v if v.dtype.kind == "U" else torch.as_tensor(v) for k, v in batch.items()}
 
 
 class DataLoader:
     """Delivers the inputs of an openpi model without end, as openpi's create_data_loader.
 
-    Batches are made by the engine's threads. State and actions are then differenced, normalized and
-    padded per batch, with openpi's formulas and rounding, and are float32. With an openpi
-    TrainConfig, each step is (Observation, actions). With a Config, it is {"image": {name: uint8
-    (B, H, W, 3)}, "image_mask": {name: bool (B,)}, "state": (B, D), "actions": (B, T, D), "prompt":
-    str (B,)}; framework="jax" leaves out the prompt, because JAX has no text.
+    The engine makes the batches, with openpi's formulas and rounding. With an openpi TrainConfig,
+    each step is (Observation, actions). With a Config, it is {"image": {name: uint8 (B, H, W, 3)},
+    "image_mask": {name: bool (B,)}, "state": float32 (B, D), "actions": float32 (B, T, D),
+    "prompt": str (B,)}; framework="jax" leaves out the prompt, because JAX has no text. Masks and
+    black images are the same arrays in each batch.
 
     Args:
         config: A TrainConfig of openpi, or a Config.
@@ -152,48 +169,49 @@ class DataLoader:
         self.config: Config = c
         self._train_config = None if c is config else config  # openpi's TrainConfig, if given.
         self._num_batches = num_batches
-        self._framework = _checks.check_choice("framework", framework, ("jax", "pytorch", "numpy"))
+        _checks.check_choice("framework", framework, ("jax", "pytorch", "numpy"))
         if c.norm_stats is None and not skip_norm_stats:
             raise Misuse(
                 "DataLoader without norm_stats",
                 {"dataset": c.repo_id},
                 "compute them with robocache.openpi.norm_stats(config), or pass skip_norm_stats=True",
             )
-        self._stats = {} if skip_norm_stats else _read_statistics(c.norm_stats)
-        fields = ("q01", "q99") if c.use_quantile_norm else ("mean", "std")
-        for key, stats in self._stats.items():
-            if missing := [f for f in fields if f not in stats]:
-                raise Misuse(f"norm_stats[{key!r}] has no {missing[0]!r}", {"dataset": c.repo_id})
-        # The key of the prompts; None if the prompt is a fixed text.
-        self._prompt_key = None if c.prompt.startswith("=") else c.prompt
-        cameras = [k for k in c.images.values() if k is not None]
-        rank, world_size = self._jax_processes(sharding)
+        statistics = {} if skip_norm_stats else read_statistics(c)
+        dataset = Dataset(_lerobotmeta.locate_dataset(c.repo_id, None))
+        vectors = _vectors(c, dataset.features, statistics)
+        padded = {k: replace(v, dtype="float32") for k, v in vectors.items()}
+        # Transforms receive numbers before padding.
+        unpadded = {_UNPADDED + k: replace(v, width=None) for k, v in vectors.items()}
+        is_fixed = c.prompt.startswith("=")
+        self._has_prompt = framework != "jax"  # JAX has no text.
+        self._prompt_key = c.prompt if not is_fixed and (c.transforms or self._has_prompt) else None
         self.loader: Loader = Loader(
-            _lerobotmeta.locate_dataset(c.repo_id, None),
-            keys=list(dict.fromkeys([c.state, c.actions, *cameras, self._prompt_key or c.state])),
-            batch_size=c.batch_size // world_size,
+            dataset,
+            keys=[k for k in dict.fromkeys([*c.images.values(), self._prompt_key]) if k],
+            vectors={**padded, **(unpadded if c.transforms else {})},
+            batch_size=c.batch_size,
             shuffle="global" if shuffle is True else shuffle,
             seed=c.seed,
             split="all",
             drop_last=True,
-            windows=Windows(rows={c.actions: range(c.action_horizon)}),
             images=Images(size=c.resolution, fit="letterbox", filter="pil-bilinear", layout="hwc"),
-            rank=rank,
-            world_size=world_size,
             **options,
         )
-
-    def _jax_processes(self, sharding: Any) -> tuple[int, int]:
-        """Returns the index and the number of JAX's processes, and sets the sharding."""
-        if self._framework != "jax":
-            return 0, 1
-        import jax
-
-        if sharding is None:
-            mesh = jax.sharding.Mesh(np.array(jax.devices()), ("B",))
-            sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("B"))
-        self._sharding = sharding
-        return jax.process_index(), jax.process_count()
+        # The batches, and the function from NumPy arrays to those of the framework.
+        self._batches: NumpyBatches = self.loader.as_numpy()
+        self._convert: Callable[[dict[str, Any]], dict[str, Any]] = dict
+        if framework == "jax":
+            arrays = self.loader.as_jax(_all_devices() if sharding is None else sharding)
+            self._convert = arrays.convert
+            self._batches = self._batches if c.transforms else arrays
+        elif framework == "pytorch":
+            self._convert = _as_tensors
+        rows = self.loader.batch_size = c.batch_size // self.loader.world_size
+        # The masks and black images of all batches.
+        cameras = c.images.items()
+        masks = {n: np.full(rows, c.image_mask.get(n, k is not None)) for n, k in cameras}
+        black = {n: np.zeros((rows, *c.resolution, 3), np.uint8) for n, k in cameras if k is None}
+        self._masks, self._black = self._convert(masks), self._convert(black)
 
     def data_config(self) -> Any:
         """Returns openpi's DataConfig, or the Config."""
@@ -205,72 +223,41 @@ class DataLoader:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        remaining = self._num_batches  # None: no end.
-        while True:
-            for batch in self.loader:
-                if remaining == 0:
-                    return
-                remaining = None if remaining is None else remaining - 1
-                yield self._deliver(self._model_inputs(batch))
+        batches = itertools.chain.from_iterable(itertools.repeat(self._batches))
+        return map(self._model_inputs, itertools.islice(batches, self._num_batches))
 
-    def _normalized(self, key: str, x: np.ndarray) -> np.ndarray:
-        """Returns state or actions in the scale of the model: not clipped, in openpi's precision."""
-        stats = {k: v[..., : x.shape[-1]] for k, v in self._stats.get(key, {}).items()}
-        if not stats:
-            return x
-        if self.config.use_quantile_norm:
-            return (x - stats["q01"]) / (stats["q99"] - stats["q01"] + 1e-6) * 2.0 - 1.0
-        return (x - stats["mean"]) / (stats["std"] + 1e-6)
-
-    def _model_inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the inputs of the model as NumPy arrays."""
-        c = self.config
-        state, actions = np.asarray(batch[c.state]), np.asarray(batch[c.actions]).copy()
-        if c.delta_mask is not None:
-            mask = np.asarray(c.delta_mask)
-            subtracted = np.where(mask, state[..., : len(mask)], 0)
-            actions[..., : len(mask)] -= subtracted[:, None]
-        numbers = {"state": self._normalized("state", state)}
-        numbers["actions"] = self._normalized("actions", actions)
-        rows = len(state)
-        prompts = batch[self._prompt_key] if self._prompt_key else [c.prompt[1:]] * rows
-        out: dict[str, Any] = {"image": {}, "image_mask": {}}
-        for name, camera in c.images.items():
-            if camera is None:
-                out["image"][name] = np.zeros((rows, *c.resolution, 3), np.uint8)
-            else:
-                out["image"][name] = np.asarray(batch[camera])
-            out["image_mask"][name] = np.full(rows, c.image_mask.get(name, camera is not None))
-        if not c.transforms:
-            out["prompt"] = np.asarray(prompts)
-        # The transforms of openpi process one sample at a time.
-        for i in range(rows if c.transforms else 0):
-            item = {**{k: v[i] for k, v in numbers.items()}, "prompt": np.asarray(prompts[i])}
-            for transform in c.transforms:
-                item = transform(item)
-            for key in item.keys() - numbers.keys():
-                out.setdefault(key, []).append(item[key])
-        out = {k: np.stack(v) if isinstance(v, list) else v for k, v in out.items()}
-        for key, x in numbers.items():
-            padding = max(c.action_dim or 0, x.shape[-1]) - x.shape[-1]
-            out[key] = np.pad(x.astype(np.float32), [(0, 0)] * (x.ndim - 1) + [(0, padding)])
-        return out
-
-    def _deliver(self, inputs: dict[str, Any]) -> Any:
-        """Returns the inputs in the arrays of the framework, as openpi's loader does."""
-        if self._framework == "jax":
-            import jax
-
-            inputs.pop("prompt", None)
-            make = jax.make_array_from_process_local_data
-            inputs = jax.tree.map(lambda x: make(self._sharding, x), inputs)
-        elif self._framework == "pytorch":
-            inputs = _as_tensors(inputs)
+    def _model_inputs(self, batch: dict[str, Any]) -> Any:
+        """Returns the inputs of the model."""
+        c, more = self.config, {}
+        prompts = batch.pop(self._prompt_key, None) or [c.prompt[1:]] * self.loader.batch_size
+        if c.transforms:
+            more = self._transform(batch, prompts)
+        elif self._has_prompt:
+            more = {"prompt": np.array(prompts)}
+        if not isinstance(self._batches, JaxBatches):
+            batch, more = self._convert(batch), self._convert(more)
+        images = {n: self._black[n] if k is None else batch[k] for n, k in c.images.items()}
+        numbers = {k: batch[k] for k in ("state", "actions")}
+        inputs = {"image": images, "image_mask": dict(self._masks), **numbers, **more}
         if self._train_config is None:
             return inputs
         from openpi.models.model import Observation
 
         return Observation.from_dict(inputs), inputs["actions"]
+
+    def _transform(self, batch: dict[str, Any], prompts: list[str]) -> dict[str, np.ndarray]:
+        """Returns the new keys of the transforms, which process one sample at a time."""
+        numbers = {k: batch.pop(_UNPADDED + k) for k in ("state", "actions")}
+        out: dict[str, list[Any]] = {}
+        for i, prompt in enumerate(prompts):
+            item = {**{k: v[i] for k, v in numbers.items()}, "prompt": np.asarray(prompt)}
+            for transform in self.config.transforms:
+                item = transform(item)
+            for key in (
+                item.keys() - numbers.keys() - ({"prompt"} if not self._has_prompt else set())
+            ):
+                out.setdefault(key, []).append(item[key])
+        return {k: np.stack(v) for k, v in out.items()}
 
 
 def norm_stats(
@@ -298,20 +285,8 @@ def norm_stats(
         robocache.openpi.norm_stats(config, config.assets_dirs / config.data.repo_id)
     """
     c = config if isinstance(config, Config) else read_config(config)
-    mask = list(c.delta_mask or ())
     with Dataset(_lerobotmeta.locate_dataset(c.repo_id, None)) as dataset:
-        _checks.check_key(c.actions, dataset.features, "actions")
-        width = int(np.prod(dataset.features[c.actions].shape))
-        absolute = [i for i in range(width) if i >= len(mask) or not mask[i]]
-        single = {"precision": "float32"}
-        actions: dict[str, Any] = {"key": c.actions, **single}
-        if any(mask):
-            reference = {"key": c.state, "start": 0}
-            actions |= {"relative": "difference", "reference": reference, "absolute": absolute}
-        vectors = {
-            "state": {"parts": [{"key": c.state, **single}]},
-            "actions": {"parts": [actions], "rows": list(range(c.action_horizon))},
-        }
+        vectors = _vectors(c, dataset.features, {})
         found = window_statistics(dataset, vectors, exact=exact, batch_size=c.batch_size)
     names = ("mean", "std", "q01", "q99")
     stats = {key: {n: found[key][n].tolist() for n in names} for key in ("state", "actions")}

@@ -246,6 +246,18 @@ def test_arrays_of_the_frameworks(framework: str) -> None:
         got = batches[0][key]
         assert type(got).__module__.split(".")[0] in ("jax", "jaxlib", "torch")
         assert np.asarray(got).tobytes() == want[key].tobytes()
+    images = {"head": "observation.images.cam_high", "wrist": None}
+    config = replace(config, images=images, transforms=[tokens], resolution=(48, 64))
+    batch = first_batch(config, skip_norm_stats=True, framework=framework, episodes=[0])
+    want = first_batch(config, skip_norm_stats=True, episodes=[0])
+    for name, masks in want.pop("image_mask").items():
+        assert np.array_equal(np.asarray(batch["image_mask"][name]), masks)
+        assert np.array_equal(np.asarray(batch["image"][name]), want["image"][name])
+    del want["image"]
+    assert want.keys() == {"state", "actions", "tokens", "first"}
+    for key, x in want.items():
+        assert np.array_equal(np.asarray(batch[key]), x), key
+    assert sorted(batch) == sorted([*want, "image", "image_mask"])
 
 
 def test_norm_stats(theirs: dict[str, Any], tmp_path: Path) -> None:
