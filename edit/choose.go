@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
+	"github.com/goatnote-inc/robocache/query"
 )
 
 // Choice selects the episodes for which all given conditions hold. The zero value selects all
@@ -20,7 +21,7 @@ type Choice struct {
 	Task  string `json:"task,omitempty"`
 	Flags string `json:"flags,omitempty"` // file of flags, or of episode indices
 	Label string `json:"label,omitempty"` // selects only the flags with this label
-	// Where is an expression, such as length < 30 or max(action[gripper]) > 1.2.
+	// Where is an expression of package query, such as length < 30 or max(action[gripper]) > 1.2.
 	Where string `json:"where,omitempty"`
 	// selects the episodes for which the conditions do not hold
 	Invert bool `json:"invert,omitempty"`
@@ -215,17 +216,15 @@ func (e *editor) filterPositions(
 		}
 	}
 	if c.Where != "" {
-		x, err := ParseWhere(c.Where)
+		where, err := query.Parse(c.Where)
 		if err != nil {
 			return nil, err
 		}
-		if err := x.checkColumns(v); err != nil {
+		bound, err := where.Bind(ctx, v, query.Options{})
+		if err != nil {
 			return nil, err
 		}
-		matches := func(i int) (bool, error) {
-			return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
-		}
-		if positions, err = keepMatching(positions, matches); err != nil {
+		if positions, err = bound.Matching(ctx, positions); err != nil {
 			return nil, err
 		}
 	}
@@ -292,3 +291,7 @@ func (v *planDataset) hasTaskLike(ctx context.Context, i int, pattern string) (b
 		return ok
 	}), nil
 }
+
+// SourceOf returns the number of the source of the episode at position i. It implements
+// query.Merged.
+func (v *planDataset) SourceOf(i int) int { return v.plan.Episodes[i].Source }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -120,7 +119,7 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 			Format:      info.Format,
 			Version:     info.Version,
 			Fingerprint: fingerprint,
-			State:       filesState(ctx, ds),
+			State:       flags.FilesState(ctx, ds),
 			Episodes:    info.Episodes,
 			Frames:      info.Frames,
 		})
@@ -203,36 +202,6 @@ func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, erro
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
-}
-
-// filesState returns a hash of the sizes and modification times (or versions) of a dataset's files.
-// It returns "" if the store cannot list files.
-func filesState(ctx context.Context, ds robocache.Dataset) string {
-	s, ok := robocache.As[store.Source](ds)
-	if !ok {
-		return ""
-	}
-	list, err := s.Store().List(ctx, "")
-	if err != nil {
-		return ""
-	}
-	// The dataset is one file.
-	i := slices.IndexFunc(
-		list,
-		func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) },
-	)
-	if i >= 0 {
-		list = list[i : i+1]
-	}
-	h := sha256.New()
-	for _, f := range list {
-		top, _, _ := strings.Cut(f.Name, "/")
-		isLeRobot := ds.Info().Format == robocache.DefaultFormat()
-		if !isLeRobot || slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
-			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // keyIndex returns the index of a feature of the result. purpose is a verb such as rename: without

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -217,7 +218,7 @@ func checkUnchanged(ctx context.Context, ds robocache.Dataset, planned Source, u
 	}
 	isSame := fingerprint == planned.Fingerprint
 	if isSame && planned.State != "" {
-		isSame = filesState(ctx, ds) == planned.State
+		isSame = flags.FilesState(ctx, ds) == planned.State
 	}
 	if isSame {
 		return nil
@@ -227,7 +228,7 @@ func checkUnchanged(ctx context.Context, ds robocache.Dataset, planned Source, u
 		robocache.Where{"dataset": uri},
 		"the dataset is not the one that was planned, or its files were changed since: "+
 			"fingerprint",
-	).Expected(planned.Fingerprint+" "+planned.State, fingerprint+" "+filesState(ctx, ds)).
+	).Expected(planned.Fingerprint+" "+planned.State, fingerprint+" "+flags.FilesState(ctx, ds)).
 		WithHint("plan again")
 }
 

@@ -62,6 +62,8 @@ ROBOCACHE_CALL(robocache_episodes);
 /* dataset, {count?, keys?, episodes?, frames?: none|sampled|all} → {feature: {min[], max[], mean[],
  * std[], count, quantiles, shape}}: the stored statistics, or with count, computed ones. */
 ROBOCACHE_CALL(robocache_stats);
+/* dataset, {expression, options: of robocache find} → verbs.Found */
+ROBOCACHE_CALL(robocache_find);
 /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}:
  * the indices of the episodes of each part. */
 ROBOCACHE_CALL(robocache_deal);

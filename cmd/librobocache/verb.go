@@ -52,6 +52,21 @@ var verbCalls = map[string]verbCall{
 	"edit recover": callVerb(verbs.RecoverEdit),
 }
 
+// findArgs are the arguments of robocache_find. Options are those of robocache find, by name.
+type findArgs struct {
+	Expression string                     `json:"expression"`
+	Options    map[string]json.RawMessage `json:"options"`
+}
+
+// findRanges searches the dataset.
+func (s *sharedDataset) findRanges(ctx context, a *findArgs) (any, error) {
+	r := &verbs.Search{}
+	if err := verbs.Decode("find", []string{a.Expression}, a.Options, r); err != nil {
+		return nil, err
+	}
+	return r.Run(ctx, s.Dataset, verbs.Observer{})
+}
+
 // callVerb returns the call of a function of package verbs.
 func callVerb[R, A any](run func(context, *R, verbs.Observer) (A, error)) verbCall {
 	return func(ctx context, a *verbArgs, o verbs.Observer) (any, error) {

@@ -143,8 +143,10 @@ var allowed = map[string][]string{
 	"mapping":  {"", "kernel", "internal/crash", "internal/jsonmeta"},
 	"diagnose": {"", "video", "internal/crash"},
 	"convert":  {"", "store", "align", "internal/crash"},
+	"query": {"", "internal/flags", "internal/crash"},
 	"edit": {
 		"",
+		"query",
 		"store",
 		"video",
 		"align",
@@ -233,6 +235,7 @@ var allowed = map[string][]string{
 		"mapping",
 		"diagnose",
 		"convert",
+		"query",
 		"edit",
 		"shard",
 		"submit",

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -109,6 +110,47 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// sidecars are files that hold results about a dataset. They are no part of its state.
+var sidecars = []string{"search.index", "quality.parquet", "embeddings.parquet"}
+
+// isSidecar reports whether a file holds results about a dataset.
+func isSidecar(name string) bool {
+	return slices.ContainsFunc(sidecars, func(end string) bool {
+		return strings.HasSuffix(name, end)
+	})
+}
+
+// FilesState returns a hash of the sizes and modification times (or versions) of a dataset's files.
+// It returns "" if the store cannot list files.
+func FilesState(ctx context.Context, ds robocache.Dataset) string {
+	s, ok := robocache.As[store.Source](ds)
+	if !ok {
+		return ""
+	}
+	list, err := s.Store().List(ctx, "")
+	if err != nil {
+		return ""
+	}
+	// The dataset is one file.
+	i := slices.IndexFunc(
+		list,
+		func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) },
+	)
+	if i >= 0 {
+		list = list[i : i+1]
+	}
+	h := sha256.New()
+	for _, f := range list {
+		top, _, _ := strings.Cut(f.Name, "/")
+		isLeRobot := ds.Info().Format == robocache.DefaultFormat()
+		isData := !isLeRobot || slices.Contains([]string{"data", "videos", "images", "meta"}, top)
+		if isData && !isSidecar(f.Name) {
+			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Check returns an error if the flags belong to another dataset. A file without a fingerprint fits

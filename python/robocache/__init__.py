@@ -64,6 +64,7 @@ More names:
 - pull and push copy datasets from and to the Hugging Face Hub.
 - stats computes exact statistics, window_statistics those of windows of relative actions, and
   pool_statistics those of several datasets together.
+- find searches episodes and rows by expressions over signals.
 - causality reports which observations use samples that a robot does not have yet.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
@@ -96,6 +97,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
     from . import datasets as datasets, live as live
+    from ._find import find
     from ._verbs import causality, convert, doctor, inspect, pull, push, stats
     from ._window_statistics import pool_statistics, window_statistics
     from .compat import (
@@ -176,6 +178,7 @@ __all__ = [
     "inspect",
     "doctor",
     "causality",
+    "find",
     "convert",
     "stats",
     "window_statistics",
@@ -225,6 +228,7 @@ _MODULES_OF_NAMES = {
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
     "_verbs": "inspect doctor causality convert stats pull push",
+    "_find": "find",
     "_window_statistics": "window_statistics pool_statistics",
     "contract": "Contract",
     "live": "live Live",

@@ -15,6 +15,7 @@ from ._checks import parse_rate
 from .episode import Episode, Stream
 
 if TYPE_CHECKING:
+    from ._find import Found
     from ._view import View
     from .edit import Edit
 
@@ -409,6 +410,27 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Episode]:
         return (Episode(self, i) for i in range(self.num_episodes))
+
+    def find(self, expression: str = "", **options: Any) -> Found:
+        """Finds episodes, and rows of episodes, for which an expression is true.
+
+        Args:
+            expression: The expression, such as "max(norm(action)) > 3". docs/find.md describes
+                the language.
+            options: Keywords of robocache.find.
+
+        Returns:
+            A Found, a list of ranges with .episodes and .segments.
+
+        Raises:
+            Misuse: The expression is wrong. The message names the character.
+
+        Example:
+            ds.find("rising(contact) then falling(contact) within 2s").segments
+        """
+        from ._find import find
+
+        return find(self, expression, **options)
 
     def view(self, other: Any = None, *, flags: Any = None, listen: str = "127.0.0.1:0") -> View:
         """Serves the page of `robocache view`: episodes, frames, and plots on one time axis.
