@@ -292,6 +292,8 @@ func (v *planDataset) hasTaskLike(ctx context.Context, i int, pattern string) (b
 	}), nil
 }
 
-// SourceOf returns the number of the source of the episode at position i. It implements
-// query.Merged.
+// SourceOf implements query.Merged.
 func (v *planDataset) SourceOf(i int) int { return v.plan.Episodes[i].Source }
+
+// SourceDatasets implements query.Merged.
+func (v *planDataset) SourceDatasets() []robocache.Dataset { return v.srcs }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/quality"
 )
 
 // Bound is an expression bound to a dataset. It is safe for concurrent use.
@@ -23,6 +24,7 @@ type binder struct {
 	ctx    context.Context
 	source *source
 	clocks map[string]string // name of a clock → key of a stream that has it
+	table  *quality.Table    // nil: not loaded
 }
 
 // Bind checks an expression against a dataset. It reads the dataset if rising or falling has no
@@ -32,6 +34,7 @@ func (e *Expr) Bind(ctx context.Context, ds robocache.Dataset, opt Options) (*Bo
 		ctx:    ctx,
 		source: &source{ds: ds, info: ds.Info(), index: opt.Index, threads: opt.Threads},
 		clocks: map[string]string{},
+		table:  opt.Quality,
 	}
 	root, err := b.bind(e.root, false)
 	if err != nil {
@@ -78,12 +81,6 @@ var episodeTerms = map[string]node{
 		}
 		return value{number: float64(times[len(times)-1]-times[0]) / 1e9}, nil
 	}},
-}
-
-// Merged is a dataset whose episodes are from several sources.
-type Merged interface {
-	// SourceOf returns the number of the source of an episode, by position.
-	SourceOf(position int) int
 }
 
 // bind binds a node of the syntax tree. In arguments of functions, names of streams precede names
@@ -150,6 +147,9 @@ func (b *binder) bindName(s *syntax, inFunction bool) (*node, error) {
 			term.at = s.at
 			return &term, nil
 		}
+	}
+	if name := qualityName(s); name != "" && b.source.info.Feature(s.text) == nil {
+		return b.bindQuality(s, name)
 	}
 	return b.bindStream(s)
 }

@@ -11,12 +11,14 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/quality"
 )
 
 // Options are the choices of Bind and of the functions that call it. The zero value is valid.
 type Options struct {
-	Index   *Index // columns are read from it; nil: from the dataset
-	Threads int    // episodes that are read at once; 0: the number of CPUs
+	Index   *Index         // columns are read from it; nil: from the dataset
+	Quality *quality.Table // nil: that of the dataset, if the expression has q.NAME
+	Threads int            // episodes that are read at once; 0: the number of CPUs
 }
 
 // Range is a range of rows that an expression finds. An expression about whole episodes finds all

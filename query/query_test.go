@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/quality"
 	"github.com/goatnote-inc/robocache/query"
 )
 
@@ -227,11 +229,12 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	d := arm()
+	opt := query.Options{Threads: 1, Quality: &quality.Table{}}
 	f.Fuzz(func(t *testing.T, s string) {
 		e, err := query.Parse(s)
 		if err == nil {
 			var b *query.Bound
-			if b, err = e.Bind(t.Context(), d, query.Options{Threads: 1}); err == nil {
+			if b, err = e.Bind(t.Context(), d, opt); err == nil {
 				_, err = b.Find(t.Context(), nil, 0)
 			}
 		}
@@ -239,4 +242,34 @@ func FuzzParse(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestQuality checks columns of the quality table, which is found beside the dataset.
+func TestQuality(t *testing.T) {
+	d := arm()
+	q := &quality.Table{
+		Episodes: []int64{0, 1}, Lengths: []int64{8, 8},
+		Columns: map[string][]float64{"idle_share": {0.1, 0.7}, "blur@top": {nan, 2}},
+	}
+	opt := query.Options{Quality: q}
+	for text, want := range map[string][][3]int{
+		"q.idle_share < 0.5":                  {{0, 0, 8}},
+		"q.blur@top > 1 or q.idle_share == 0": {{1, 0, 8}},
+		"q['blur@top'] != 3":                  {{1, 0, 8}},
+		"z > q.idle_share * 0 + 1":            {{1, 0, 3}, {1, 6, 8}},
+	} {
+		if got := find(t, d, text, opt); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	if _, err := query.Episodes(t.Context(), d, "q.none > 1", opt); err == nil ||
+		!strings.Contains(err.Error(), "no metric none") {
+		t.Error(err)
+	}
+	d.info.URI = filepath.Join(t.TempDir(), "set")
+	_, err := query.Episodes(t.Context(), d, "q.idle_share > 1", query.Options{})
+	if !errors.Is(err, robocache.ErrNotFound) ||
+		!strings.Contains(err.Error(), "robocache quality") {
+		t.Error(err)
+	}
 }

@@ -143,7 +143,7 @@ var allowed = map[string][]string{
 	"mapping":  {"", "kernel", "internal/crash", "internal/jsonmeta"},
 	"diagnose": {"", "video", "internal/crash"},
 	"convert":  {"", "store", "align", "internal/crash"},
-	"query": {"", "internal/flags", "internal/crash"},
+	"query":    {"", "store", "quality", "format", "internal/flags", "internal/crash"},
 	"edit": {
 		"",
 		"query",
