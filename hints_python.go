@@ -144,6 +144,7 @@ var pythonCalls = []string{
 	"inspect",
 	"doctor",
 	"causality",
+	"quality",
 	"convert",
 	"stats",
 	"pull",

@@ -62,6 +62,9 @@ ROBOCACHE_CALL(robocache_episodes);
 /* dataset, {count?, keys?, episodes?, frames?: none|sampled|all} → {feature: {min[], max[], mean[],
  * std[], count, quantiles, shape}}: the stored statistics, or with count, computed ones. */
 ROBOCACHE_CALL(robocache_stats);
+/* dataset, {episodes[]?, frames?: all|sample|none, threads?} → {columns[]: {name, dtype, data:
+ * base64 of little-endian numbers, or texts[]}, metrics[], findings[]}: the table of metrics. */
+ROBOCACHE_CALL(robocache_quality);
 /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}:
  * the indices of the episodes of each part. */
 ROBOCACHE_CALL(robocache_deal);

@@ -18,6 +18,7 @@ var requests = map[string]any{
 	"inspect":           &verbs.InspectRequest{},
 	"doctor":            &verbs.DoctorRequest{},
 	"causality":         &verbs.CausalityRequest{},
+	"quality":           &verbs.QualityRequest{},
 	"stats":             &verbs.StatsRequest{},
 	"plot":              &verbs.PlotRequest{},
 	"convert":           &verbs.ConvertRequest{},
