@@ -202,6 +202,11 @@ func loadFile(ctx context.Context, uri string) (*Table, error) {
 		return nil, err
 	}
 	defer store.Close(s)
+	return Read(ctx, s, name)
+}
+
+// Read reads a table that EncodeParquet wrote.
+func Read(ctx context.Context, s store.Store, name string) (*Table, error) {
 	t, _, err := readTable(ctx, s, name)
 	return t, err
 }
