@@ -145,6 +145,7 @@ var pythonCalls = []string{
 	"doctor",
 	"causality",
 	"find",
+	"quality",
 	"convert",
 	"stats",
 	"pull",

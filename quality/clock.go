@@ -5,20 +5,33 @@ import (
 	"slices"
 )
 
+// measureSteps computes the steps of a clock in ns, and their median. A clock without a rate has
+// none.
+func (c *clock) measureSteps() {
+	if !c.hasRate || len(c.times) < 4 {
+		return
+	}
+	c.steps = make([]int64, len(c.times)-1)
+	isGrid := true
+	for i := range c.steps {
+		c.steps[i] = c.times[i+1] - c.times[i]
+		isGrid = isGrid && max(c.steps[i]-c.steps[0], c.steps[0]-c.steps[i]) <= 1
+	}
+	c.median = c.steps[0]
+	if !isGrid {
+		sorted := slices.Clone(c.steps)
+		slices.Sort(sorted)
+		c.median = sorted[len(sorted)/2]
+	}
+	if c.median <= 0 {
+		c.steps = nil
+	}
+}
+
 // stepsOf returns the steps of a clock in ns, and their median. ok is false for a clock without a
 // rate.
 func (c *clock) stepsOf() (steps []int64, median int64, ok bool) {
-	if !c.hasRate || len(c.times) < 4 {
-		return nil, 0, false
-	}
-	steps = make([]int64, len(c.times)-1)
-	for i := range steps {
-		steps[i] = c.times[i+1] - c.times[i]
-	}
-	sorted := slices.Clone(steps)
-	slices.Sort(sorted)
-	median = sorted[len(sorted)/2]
-	return steps, median, median > 0
+	return c.steps, c.median, c.steps != nil
 }
 
 // largestOf returns the largest value of measure over all clocks with a rate; NaN without one.

@@ -1,7 +1,5 @@
 package quality
 
-import "slices"
-
 // jitterMetric is the 95th percentile of |step − median step| / median step, the largest of all
 // clocks. Known failure: a stream of events has no rate.
 var jitterMetric = metric{
@@ -19,8 +17,7 @@ var jitterMetric = metric{
 			for i, s := range steps {
 				deviation[i] = float64(max(s-median, median-s)) / float64(median)
 			}
-			slices.Sort(deviation)
-			return sortedQuantile(deviation, 0.95)
+			return quickQuantile(deviation, 0.95)
 		})
 	},
 	rule: &rule{code: "jitter", spread: 6, floor: 0.1, share: 0.5, hint: hintClock},

@@ -2,7 +2,7 @@ package quality
 
 import (
 	"math"
-	"slices"
+	"math/bits"
 )
 
 // clippedActionsMetric is the share of rows in which a channel of the action has exactly the
@@ -62,10 +62,9 @@ var actionLevelsMetric = metric{
 			return math.NaN()
 		}
 		fewest := math.NaN()
-		sorted := make([]float64, s.rows())
+		slots := make([]uint64, 1<<bits.Len(uint(2*s.rows())))
 		for _, v := range s.columns {
-			n := copy(sorted, v)
-			if levels := countSorted(sorted[:n]); levels > 1 && !(fewest < float64(levels)) {
+			if levels := countDistinct(v, slots); levels > 1 && !(fewest < float64(levels)) {
 				fewest = float64(levels)
 			}
 		}
@@ -74,11 +73,22 @@ var actionLevelsMetric = metric{
 	rule: &rule{code: "quantised-actions", spread: 6, floor: 0.3, hint: hintLook},
 }
 
-// countSorted sorts v and returns the number of different values.
-func countSorted(v []float64) (count int) {
-	slices.Sort(v)
-	for i := range v {
-		if i == 0 || v[i] != v[i-1] {
+// countDistinct returns the number of different values. slots is memory for at least twice as many
+// values, a power of two.
+func countDistinct(v []float64, slots []uint64) (count int) {
+	clear(slots)
+	mask := uint64(len(slots) - 1)
+	for i, x := range v {
+		if i > 0 && x == v[i-1] {
+			continue
+		}
+		key := math.Float64bits(x) + 1 // 0 is an empty slot
+		at := key * 0x9e3779b97f4a7c15 >> 20 & mask
+		for slots[at] != 0 && slots[at] != key {
+			at = (at + 1) & mask
+		}
+		if slots[at] == 0 {
+			slots[at] = key
 			count++
 		}
 	}

@@ -124,13 +124,14 @@ func (s *fakeSet) Times(_ context.Context, e int, key string) ([]int64, error) {
 
 func (s *fakeSet) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
 	d := s.info.Feature(key).Elements()
+	values := s.values[key]
 	for i, r := range rows {
 		if err := s.fail[r.Episode]; err != nil {
 			return err
 		}
 		s.reads++
 		for c := range d {
-			v := s.values[key][r.Episode][r.Index*d+c]
+			v := values[r.Episode][r.Index*d+c]
 			binary.LittleEndian.PutUint64(dst[8*(i*d+c):], math.Float64bits(v))
 		}
 	}

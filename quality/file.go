@@ -52,19 +52,32 @@ func SidecarOf(uri string, isFile bool) string {
 	return strings.TrimRight(base, "/") + "/" + SidecarName + query
 }
 
-// Write writes the table: as Parquet, CSV or JSON by the suffix of the URI.
-func (t *Table) Write(ctx context.Context, uri string) (err error) {
-	var encode func(io.Writer) error
-	switch name := strings.ToLower(uri); {
-	case strings.HasSuffix(name, ".parquet"):
-		encode = t.EncodeParquet
-	case strings.HasSuffix(name, ".csv"):
-		encode = t.encodeCSV
-	case strings.HasSuffix(name, ".json"):
-		encode = t.encodeJSON
-	default:
+// CheckName returns ErrMisuse if Write does not write to such a name.
+func CheckName(uri string) error {
+	if (&Table{}).encoderFor(uri) == nil {
 		return robocache.Misuse("quality", nil, "%s", robocache.Option("out")).
 			Expected("a name that ends with .parquet, .csv or .json", uri)
+	}
+	return nil
+}
+
+// encoderFor returns the encoder for the suffix of a name; nil if there is none.
+func (t *Table) encoderFor(uri string) func(io.Writer) error {
+	switch name := strings.ToLower(uri); {
+	case strings.HasSuffix(name, ".parquet"):
+		return t.EncodeParquet
+	case strings.HasSuffix(name, ".csv"):
+		return t.encodeCSV
+	case strings.HasSuffix(name, ".json"):
+		return t.encodeJSON
+	}
+	return nil
+}
+
+// Write writes the table: as Parquet, CSV or JSON by the suffix of the URI.
+func (t *Table) Write(ctx context.Context, uri string) (err error) {
+	if err := CheckName(uri); err != nil {
+		return err
 	}
 	folder, name := store.Above(uri)
 	dst, err := store.OpenWritable(folder)
@@ -72,7 +85,7 @@ func (t *Table) Write(ctx context.Context, uri string) (err error) {
 		return err
 	}
 	defer store.Close(dst)
-	return writeTable(ctx, dst, name, encode)
+	return writeTable(ctx, dst, name, t.encoderFor(uri))
 }
 
 // writeTable writes a file that appears complete or not at all.
@@ -95,8 +108,8 @@ func writeTable(
 	return w.Commit()
 }
 
-// columns returns all columns in the order of the file, without sketches and hashes.
-func (t *Table) columns() []sidecar.Column {
+// Fields returns all columns in the order of the file, without sketches and hashes.
+func (t *Table) Fields() []sidecar.Column {
 	out := []sidecar.Column{
 		{Name: episodeColumn, Integers: t.Episodes},
 		{Name: taskColumn, Texts: t.Tasks},
@@ -143,7 +156,7 @@ const (
 func (t *Table) EncodeParquet(w io.Writer) error { return t.encodePart(w, "") }
 
 func (t *Table) encodePart(w io.Writer, settings string) error {
-	columns := t.columns()
+	columns := t.Fields()
 	if t.SketchWidth > 0 {
 		columns = append(columns, sidecar.Column{
 			Name: sketchColumn, Vectors: t.Sketches, Width: t.SketchWidth,
@@ -189,6 +202,11 @@ func loadFile(ctx context.Context, uri string) (*Table, error) {
 		return nil, err
 	}
 	defer store.Close(s)
+	return Read(ctx, s, name)
+}
+
+// Read reads a table that EncodeParquet wrote.
+func Read(ctx context.Context, s store.Store, name string) (*Table, error) {
 	t, _, err := readTable(ctx, s, name)
 	return t, err
 }
@@ -257,7 +275,7 @@ func tableOf(columns []sidecar.Column, meta *tableMeta) (*Table, string, error) 
 
 // encodeCSV writes the table as CSV. A missing value is empty.
 func (t *Table) encodeCSV(w io.Writer) error {
-	columns := t.columns()
+	columns := t.Fields()
 	out := csv.NewWriter(w)
 	record := make([]string, len(columns))
 	for c := range columns {
@@ -310,7 +328,7 @@ func (t *Table) MarshalJSON() ([]byte, error) {
 	}
 	b.Write(head[:len(head)-1])
 	b.WriteString(`,"columns":{`)
-	for i, c := range t.columns() {
+	for i, c := range t.Fields() {
 		if i > 0 {
 			b.WriteByte(',')
 		}

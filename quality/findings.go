@@ -33,6 +33,9 @@ const (
 // taskEpisodes is the number of episodes from which a task has limits by itself.
 const taskEpisodes = 20
 
+// leastEpisodes is the number of values from which a metric has limits.
+const leastEpisodes = 8
+
 // normal is the usual range of a metric in a group of episodes.
 type normal struct {
 	median, limit float64 // limit is the largest usual deviation
@@ -164,7 +167,11 @@ func (t *Table) eachFinding(yield func(row int, m *metric, n *normal)) {
 		if m.rule == nil || column == nil {
 			continue
 		}
-		whole := m.rule.normalOf(finiteValues(column, nil), period)
+		finite := finiteValues(column, nil)
+		if len(finite) < leastEpisodes {
+			continue
+		}
+		whole := m.rule.normalOf(finite, period)
 		normals := map[string]*normal{}
 		for task, rows := range tasks {
 			if values := finiteValues(column, rows); len(tasks) > 1 && len(values) >= taskEpisodes {

@@ -1,5 +1,11 @@
 package quality
 
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
 // Frames states which images are measured.
 type Frames string
 
@@ -44,6 +50,15 @@ const (
 	sampledRuns = 8
 	runRows     = 12
 )
+
+// Check returns ErrMisuse if p is no choice of images.
+func (p Frames) Check() error {
+	if !slices.Contains([]Frames{AllFrames, SampledFrames, NoFrames}, p) {
+		return robocache.Misuse("quality", nil, "%s", robocache.Option("frames")).
+			Expected("all, sample or none", string(p))
+	}
+	return nil
+}
 
 // choose returns the rows of an episode whose images are measured, in ascending order.
 func (p Frames) choose(n int) []int {

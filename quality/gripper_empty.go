@@ -1,6 +1,9 @@
 package quality
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // emptyWidth is the distance from the fully closed gripper, in ranges, at which nothing is held.
 const emptyWidth = 0.03
@@ -57,13 +60,21 @@ var gripperEmptyMetric = metric{
 	rule: &rule{code: "gripper-empty", spread: 6, floor: 0.6, hint: hintLook},
 }
 
-// countLevels returns the number of different values, at most 16.
+// maxLevels is the number of levels up to which countLevels counts.
+const maxLevels = 16
+
+// countLevels returns the number of different values, at most maxLevels.
 func countLevels(v []float64) int {
-	seen := map[float64]bool{}
-	for _, x := range v {
-		if seen[x] = true; len(seen) == 16 {
+	var seen [maxLevels]float64
+	count := 0
+	for i, x := range v {
+		if i > 0 && x == v[i-1] || slices.Contains(seen[:count], x) {
+			continue
+		}
+		seen[count] = x
+		if count++; count == maxLevels {
 			break
 		}
 	}
-	return len(seen)
+	return count
 }

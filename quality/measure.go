@@ -83,9 +83,8 @@ func newMeasurement(
 ) (*measurement, error) {
 	opt.Frames = cmp.Or(opt.Frames, AllFrames)
 	opt.Budget = cmp.Or(opt.Budget, DefaultBudget)
-	if !slices.Contains([]Frames{AllFrames, SampledFrames, NoFrames}, opt.Frames) {
-		return nil, robocache.Misuse("quality", nil, "%s", robocache.Option("frames")).
-			Expected("all, sample or none", string(opt.Frames))
+	if err := opt.Frames.Check(); err != nil {
+		return nil, err
 	}
 	m := &measurement{ds: ds, opt: opt, roles: rolesOf(ds.Info()), scale: opt.Scale}
 	var err error

@@ -238,3 +238,19 @@ func TestMetricsAreDescribed(t *testing.T) {
 		t.Errorf("%d metrics", len(registry))
 	}
 }
+
+// The page for users names every metric and every code of a finding.
+func TestPageNamesEveryMetric(t *testing.T) {
+	page, err := os.ReadFile("../docs/quality.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range registry {
+		if !bytes.Contains(page, []byte("| `"+m.Name+"` |")) {
+			t.Errorf("docs/quality.md lacks %s", m.Name)
+		}
+		if m.rule != nil && !bytes.Contains(page, []byte("`"+m.rule.code+"`")) {
+			t.Errorf("docs/quality.md lacks the code %s", m.rule.code)
+		}
+	}
+}

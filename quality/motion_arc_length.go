@@ -87,14 +87,14 @@ func transformFourier(x []complex128) {
 	}
 	for size := 2; size <= n; size *= 2 {
 		half := size / 2
-		turn := -2 * math.Pi / float64(size)
+		sin, cos := math.Sincos(-2 * math.Pi / float64(size))
+		turn, w := complex(cos, sin), complex(1, 0)
 		for k := range half {
-			sin, cos := math.Sincos(turn * float64(k))
-			w := complex(cos, sin)
 			for i := k; i < n; i += size {
 				even, odd := x[i], x[i+half]*w
 				x[i], x[i+half] = even+odd, even-odd
 			}
+			w *= turn
 		}
 	}
 }

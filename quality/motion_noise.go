@@ -21,7 +21,7 @@ var motionNoiseMetric = metric{
 			for i := range second {
 				second[i] = math.Abs(v[i+2] - 2*v[i+1] + v[i])
 			}
-			worst = max(worst, medianOf(second)/(0.6745*math.Sqrt(6)))
+			worst = max(worst, quickQuantile(second, 0.5)/(0.6745*math.Sqrt(6)))
 		}
 		return worst
 	},

@@ -1,9 +1,6 @@
 package quality
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // speedMedianMetric is the median speed of the rows in which the robot moves. Known failure: a slow
 // drift below 0.02 ranges per second counts as rest.
@@ -37,6 +34,8 @@ func speedQuantile(x *recording, q float64) float64 {
 			moving = append(moving, x.speed[i])
 		}
 	}
-	slices.Sort(moving)
-	return sortedQuantile(moving, q)
+	if len(moving) == 0 {
+		return math.NaN()
+	}
+	return quickQuantile(moving, q)
 }

@@ -21,9 +21,17 @@ type reader struct {
 	scale  *Scale
 	budget int64
 	raw    []byte
+	values []float64
 	// slab is the memory of the columns of an episode, which the next episode uses again.
-	slab []float64
-	used int
+	slab  []float64
+	used  int
+	lines map[string]*timeline // of the episode, by clock
+}
+
+// timeline is the rows of a clock in seconds from the start of the episode, and their median step.
+type timeline struct {
+	seconds []float64
+	period  float64
 }
 
 // floats returns n numbers that are valid until the next episode.
@@ -38,7 +46,7 @@ func (r *reader) floats(n int) []float64 {
 
 // readEpisode reads the numbers of an episode. The result is valid until the next call.
 func (r *reader) readEpisode(ctx context.Context, e int) (*recording, error) {
-	r.used = 0
+	r.used, r.lines = 0, map[string]*timeline{}
 	x := &recording{rows: r.ds.Len(e), isRelative: r.roles.isRelative, duration: math.NaN()}
 	if err := r.checkBudget(ctx, e); err != nil {
 		return nil, err
@@ -111,7 +119,9 @@ func (r *reader) readClocks(
 			}
 			byClock[f.Clock] = t
 			isSampled := f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
-			x.clocks = append(x.clocks, clock{f.Key, t, isSampled && !f.Latched})
+			c := clock{key: f.Key, times: t, hasRate: isSampled && !f.Latched}
+			c.measureSteps()
+			x.clocks = append(x.clocks, c)
 			if n := len(t); n > 0 && !f.Latched {
 				start, last = min(start, t[0]), max(last, t[n-1])
 			}
@@ -158,7 +168,6 @@ func (r *reader) readColumns(
 		columns[c] = r.floats(n)
 	}
 	block := max(1, readBlock/max(1, f.RowBytes()))
-	var values []float64
 	for at := 0; at < n; at += block {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -176,7 +185,8 @@ func (r *reader) readColumns(
 		if err != nil {
 			return nil, err
 		}
-		values = robocache.Float64s(values[:0], f.DType, raw)
+		r.values = robocache.Float64s(r.values[:0], f.DType, raw)
+		values := r.values
 		for c, column := range columns {
 			to := column[at : at+len(rows)]
 			for i := range to {
@@ -205,9 +215,15 @@ func (r *reader) buildSignal(
 		if own == nil {
 			continue
 		}
-		seconds := secondsOf(times[p.feature.Key], len(own[0]), start)
+		line := r.lines[p.feature.Clock]
+		if line == nil {
+			seconds := secondsOf(times[p.feature.Key], len(own[0]), start)
+			line = &timeline{seconds, medianStep(seconds)}
+			r.lines[p.feature.Clock] = line
+		}
+		seconds := line.seconds
 		if s == nil {
-			s = &signal{seconds: seconds, period: medianStep(seconds)}
+			s = &signal{seconds: seconds, period: line.period}
 		}
 		for _, c := range p.channels {
 			scale := r.scale.Streams[p.feature.Key][c]
@@ -276,7 +292,7 @@ func medianStep(seconds []float64) float64 {
 	if len(steps) < 2 {
 		return 0
 	}
-	return medianOf(steps)
+	return quickQuantile(steps, 0.5)
 }
 
 func isConstant(v []float64) bool {

@@ -48,6 +48,8 @@ type clock struct {
 	times []int64
 	// latched clocks, and clocks of text or events, have no rate.
 	hasRate bool
+	steps   []int64 // see measureSteps
+	median  int64
 }
 
 // cameraChange is the movement that a camera sees.

@@ -268,7 +268,14 @@ func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receip
 
 func mergeDoctor(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error {
 	merged := append([]robocache.Finding{}, m.allFindings(receipts)...)
-	out, err := dst.Create(ctx, doctorName)
+	return writeFindings(ctx, m, dst, doctorName, merged)
+}
+
+// writeFindings writes the findings of a job as JSON.
+func writeFindings(
+	ctx context.Context, m *Manifest, dst store.Writable, name string, merged []robocache.Finding,
+) error {
+	out, err := dst.Create(ctx, name)
 	if err != nil {
 		return err
 	}

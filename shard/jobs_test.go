@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/quality"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/synth"
@@ -69,6 +70,39 @@ func TestStatsExact(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Join(dst, "_staging")); len(left) > 0 {
 		t.Errorf("staging holds %v", left)
+	}
+}
+
+// TestQualityEqual checks that the table of shards has the bytes of the table of one process, and
+// that its findings are reported.
+func TestQualityEqual(t *testing.T) {
+	src := source(t, 9, synth.Options{})
+	table, err := quality.Measure(t.Context(), open(t, src), quality.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want bytes.Buffer
+	if err := table.EncodeParquet(&want); err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	job := shard.Job{Name: "quality", Source: src, Destination: dst, Frames: "all"}
+	c := all(t, plan(t, job, 4))
+	got, err := os.ReadFile(filepath.Join(dst, "quality.parquet"))
+	if err != nil || c.Episodes != 9 {
+		t.Fatalf("%d episodes: %v", c.Episodes, err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%d bytes differ from the %d of one process", len(got), want.Len())
+	}
+	if _, err := os.Stat(filepath.Join(dst, "quality.json")); err != nil {
+		t.Error(err)
+	}
+	job.Frames = "few"
+	if _, err := shard.NewPlan(t.Context(), job, shard.PlanOptions{Shards: 1}); !errors.Is(
+		err, robocache.ErrMisuse,
+	) {
+		t.Errorf("%v, want ErrMisuse", err)
 	}
 }
 

@@ -54,7 +54,7 @@ type Job struct {
 	To          string                `json:"to,omitempty"` // destination format
 	// Convert.Episodes holds episode indices.
 	Convert convert.Options           `json:"convert,omitzero"`
-	Frames  stats.FramePolicy         `json:"frames,omitempty"` // images that a stats job reads
+	Frames  stats.FramePolicy         `json:"frames,omitempty"` // images that a job reads
 	Doctor  robocache.DiagnoseOptions `json:"doctor,omitzero"`
 	SkipBad bool                      `json:"skip_bad,omitempty"`
 }

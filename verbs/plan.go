@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/quality"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -122,8 +123,11 @@ func (r *PlanRequest) job(ctx context.Context, o Observer) (shard.Job, error) {
 		Convert: c.opt, SkipBad: r.SkipBad,
 		Doctor: robocache.DiagnoseOptions{Decode: r.Decode, Deep: r.Deep},
 	}
-	if r.Job == "stats" {
+	switch r.Job {
+	case "stats":
 		job.Frames = stats.FramePolicy(valueOr(r.Frames, string(stats.SampledFrames)))
+	case "quality":
+		job.Frames = stats.FramePolicy(valueOr(r.Frames, string(quality.AllFrames)))
 	}
 	return job, nil
 }

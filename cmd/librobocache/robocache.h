@@ -64,6 +64,9 @@ ROBOCACHE_CALL(robocache_episodes);
 ROBOCACHE_CALL(robocache_stats);
 /* dataset, {expression, options: of robocache find} → verbs.Found */
 ROBOCACHE_CALL(robocache_find);
+/* dataset, {episodes[]?, frames?: all|sample|none, threads?} → {columns[]: {name, dtype, data:
+ * base64 of little-endian numbers, or texts[]}, metrics[], findings[]}: the table of metrics. */
+ROBOCACHE_CALL(robocache_quality);
 /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}:
  * the indices of the episodes of each part. */
 ROBOCACHE_CALL(robocache_deal);

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/mapping"
+	"github.com/goatnote-inc/robocache/quality"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/synth"
@@ -72,6 +73,11 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	"--as":              completionsOf(convert.Formats),
 	"--cut":             oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
 	"--stats":           oneOf("frames", "rows"),
+	"quality --frames": oneOf(
+		string(quality.AllFrames),
+		string(quality.SampledFrames),
+		string(quality.NoFrames),
+	),
 	"edit split --by":   oneOf("task"),
 	"--stratify":        oneOf("task"),
 	"edit merge --keys": oneOf("strict", "intersection", "union"),

@@ -115,6 +115,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		newInspect(),
 		newDoctor(),
 		newCausality(),
+		newQuality(),
 		newStats(),
 		newPlot(),
 		newFind(),

@@ -65,6 +65,7 @@ More names:
 - stats computes exact statistics, window_statistics those of windows of relative actions, and
   pool_statistics those of several datasets together.
 - find searches episodes and rows by expressions over signals.
+- quality measures every episode and lists those that differ from the others.
 - causality reports which observations use samples that a robot does not have yet.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
@@ -98,6 +99,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 if TYPE_CHECKING:
     from . import datasets as datasets, live as live
     from ._find import find
+    from ._quality import quality
     from ._verbs import causality, convert, doctor, inspect, pull, push, stats
     from ._window_statistics import pool_statistics, window_statistics
     from .compat import (
@@ -179,6 +181,7 @@ __all__ = [
     "doctor",
     "causality",
     "find",
+    "quality",
     "convert",
     "stats",
     "window_statistics",
@@ -227,6 +230,7 @@ _MODULES_OF_NAMES = {
     "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
+    "_quality": "quality",
     "_verbs": "inspect doctor causality convert stats pull push",
     "_find": "find",
     "_window_statistics": "window_statistics pool_statistics",

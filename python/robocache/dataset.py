@@ -16,6 +16,7 @@ from .episode import Episode, Stream
 
 if TYPE_CHECKING:
     from ._find import Found
+    from ._quality import Quality
     from ._view import View
     from .edit import Edit
 
@@ -330,6 +331,35 @@ class Dataset:
         if episodes is not None:
             how["episodes"] = [_checks.check_whole("episodes", i, 0) for i in episodes]
         return _statistics.parse_statistics(self._handle.call("robocache_stats", how) or {})
+
+    def quality(
+        self, *, frames: str = "all", episodes: Iterable[int] | None = None, threads: int = 0
+    ) -> Quality:
+        """Returns the table of metrics of the episodes, as robocache.quality measures them.
+
+        The table that is stored in the dataset is returned if it is of this data and has all
+        episodes with the same images. Otherwise the episodes are measured, and nothing is written.
+
+        Args:
+            frames: The images to measure: "all" (default), "sample" or "none".
+            episodes: Indices of episodes. Default None: all.
+            threads: Episodes at once. Default 0: the number of CPUs.
+
+        Returns:
+            A Quality.
+
+        Raises:
+            Misuse: An episode is unknown.
+        """
+        from ._quality import Quality
+
+        given: dict[str, Any] = {
+            "frames": _checks.check_choice("frames", frames, ("all", "sample", "none")),
+            "threads": _checks.check_whole("threads", threads, 0) or os.cpu_count() or 1,
+        }
+        if episodes is not None:
+            given["episodes"] = [_checks.check_whole("episodes", i, 0) for i in episodes]
+        return Quality(self._handle.call("robocache_quality", given))
 
     @property
     def episodes(self) -> dict[str, Any]:
