@@ -106,6 +106,9 @@
 //	            episodes of a pool are decoded as the residents of the previous epoch leave. Order,
 //	            states and content do not depend on this. Before that, and after SetEpoch to
 //	            another epoch or Restore, nothing is begun beyond the end of the epoch.
+//	loader.L33  A key of Choose holds one of its streams, and a key of Goal a row after the sample's.
+//	            Draws are a function of seed, epoch, the sample's row in its dataset, and key, as
+//	            those of L29. Streams and frames that are not drawn are not read.
 //
 // The order decides everything else: it is computed from numbers alone, so any position of any
 // epoch can be computed on any machine without reading data. A run executes that order ahead of the

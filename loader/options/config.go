@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -149,6 +148,10 @@ type Order struct {
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 	SampleLimits
+	// EpisodeWeights holds weights by the index of the episode; other episodes have weight 1. In an
+	// epoch of a Loader, an episode of n samples and weight w has w·n samples, rounded. A weight of
+	// 0 leaves the episode out, also in a Map.
+	EpisodeWeights EpisodeWeights `json:"episode_weights,omitempty"`
 	// RequireText is a key. Episodes whose texts of it are all empty have no samples.
 	RequireText string `json:"require_text,omitempty"`
 }
@@ -203,6 +206,14 @@ type Windows struct {
 	Beyond BeyondRules `json:"beyond,omitempty"`
 	// Text states how the texts of keys are normalized.
 	Text map[string]TextRule `json:"text,omitempty"`
+	// Choose makes keys that hold one of several streams, images or texts, drawn for each sample.
+	// In file order and in a Map it is the first one. A stream that Choose names is not delivered
+	// itself, unless Keys names it.
+	Choose Choices `json:"choose,omitempty"`
+	// Goal makes keys that hold a row of a stream after the sample's, drawn evenly from those up to
+	// the last row of the episode that is a sample. The last row has itself. All keys of Goal share
+	// the row. A Map draws as in epoch 0.
+	Goal Goals `json:"goal,omitempty"`
 }
 
 // Images states how decoded frames are delivered.
@@ -307,26 +318,6 @@ func configNames() []string {
 	return names
 }
 
-// plainTolerances returns text with its tolerances as numbers of seconds. raw is the parsed text.
-func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
-	found := false
-	for _, name := range []string{"tolerance_s", "offset_tolerance_s"} {
-		token := raw[name]
-		if token == nil || string(token) == "null" {
-			continue
-		}
-		seconds, err := ParseSeconds(token)
-		if err != nil {
-			return nil, TimeError(err, name, Misuse(name, "seconds above 0", Clip(string(token))))
-		}
-		found, raw[name] = true, json.RawMessage(strconv.FormatFloat(seconds, 'g', -1, 64))
-	}
-	if !found {
-		return text, nil
-	}
-	return json.Marshal(raw)
-}
-
 // setDefault sets an option to value if it has its zero value.
 func setDefault[T comparable](to *T, value T) {
 	if *to == *new(T) {
@@ -394,6 +385,7 @@ func (c *Config) Validate(batches bool) error {
 	}
 	for _, err := range []error{
 		c.checkText(),
+		c.checkDrawn(),
 		checkChoice("uneven", &c.Uneven, Wrap, Short),
 		checkChoice("on_bad_episode", &c.OnBadEpisode, Fail, Skip),
 		checkChoice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow),
@@ -478,7 +470,12 @@ func (c *Config) Validate(batches bool) error {
 		a.HZ = *c.Hz
 		c.Align = &a
 	}
-	return cmp.Or(c.SampleLimits.check(), c.Beyond.check(), c.checkAlign())
+	return cmp.Or(
+		c.SampleLimits.check(),
+		c.EpisodeWeights.check(),
+		c.Beyond.check(),
+		c.checkAlign(),
+	)
 }
 
 // checkSize rejects a size that is not [height, width] with plausible numbers. An empty size is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -61,4 +62,24 @@ func writeSeconds(offsets []float64) []any {
 		}
 	}
 	return out
+}
+
+// plainTolerances returns text with its tolerances as numbers of seconds. raw is the parsed text.
+func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
+	found := false
+	for _, name := range []string{"tolerance_s", "offset_tolerance_s"} {
+		token := raw[name]
+		if token == nil || string(token) == "null" {
+			continue
+		}
+		seconds, err := ParseSeconds(token)
+		if err != nil {
+			return nil, TimeError(err, name, Misuse(name, "seconds above 0", Clip(string(token))))
+		}
+		found, raw[name] = true, json.RawMessage(strconv.FormatFloat(seconds, 'g', -1, 64))
+	}
+	if !found {
+		return text, nil
+	}
+	return json.Marshal(raw)
 }

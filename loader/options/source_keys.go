@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -18,7 +19,9 @@ func hasKey(info *robocache.Info, k string, generated []string) bool {
 // them are errors.
 func (c *Config) limitToSource(m *Mix, generated []string) {
 	info := m.Dataset.Info()
-	has := func(k string) bool { return hasKey(info, k, generated) }
+	hasStream := func(k string) bool { return hasKey(info, k, generated) }
+	c.Choose, c.Goal = keepDrawn(c.Choose, hasStream), keepDrawn(c.Goal, hasStream)
+	has := func(k string) bool { return hasStream(k) || c.DrawnKey(k) != nil }
 	if m.Keys == nil && c.Keys != nil {
 		c.Keys = slices.DeleteFunc(slices.Clone(c.Keys), func(k string) bool { return !has(k) })
 	}
@@ -26,7 +29,9 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 	if m.Keys != nil {
 		keys = m.Keys
 	}
-	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
+	gives := func(k string) bool {
+		return has(k) && (keys == nil || slices.Contains(keys, k) || c.DrawnKey(k) != nil)
+	}
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // the dataset's rows
 	}
@@ -122,6 +127,13 @@ func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 				WithHint("%s", robocache.Nearest(k, names))
 		}
 		return nil
+	}
+	if err := cmp.Or(check("choose", drawnStreams(cfg.Choose)),
+		check("goal", drawnStreams(cfg.Goal))); err != nil {
+		return err
+	}
+	for _, x := range cfg.DrawnKeys() {
+		known[x.Key] = true
 	}
 	named := map[string][]string{
 		"keys":      cfg.Keys,

@@ -44,7 +44,10 @@ UNITS = ("mm", "m")
 
 
 def check_options(
-    table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None
+    table: Mapping[str, Check],
+    given: Mapping[str, Any],
+    features: Iterable[str] | None = None,
+    others: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, Any]:
     """Returns the checked options of a table, without those that are None.
 
@@ -52,6 +55,7 @@ def check_options(
         table: The checks by option name.
         given: The values by option name.
         features: The stream keys that the values may name.
+        others: The keys in place of features, by option name.
     """
     out: dict[str, Any] = {}
     labels = getattr(given, "labels", {})  # How messages name options of groups.
@@ -60,7 +64,8 @@ def check_options(
             continue
         label = labels.get(name, name)
         takes_keys = getattr(check, "keyed", False)
-        checked = check(label, value, features) if takes_keys else check(label, value)
+        keys = (others or {}).get(name, features)
+        checked = check(label, value, keys) if takes_keys else check(label, value)
         if checked is not None:
             out[name] = checked
     return out
@@ -390,6 +395,35 @@ def _check_segments(name: str, v: Any) -> dict[str, list[list[int | None]]]:
     return segments
 
 
+def _check_episode_weights(name: str, v: Any) -> dict[str, float]:
+    """Returns {episode: weight}."""
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected {{episode: weight}}")
+    return {
+        str(check_integer(name, episode)): check_nonnegative(f"{name}[{episode!r}]", weight)
+        for episode, weight in v.items()
+    }
+
+
+def _check_choose(name: str, v: Any, features: Iterable[str]) -> dict[str, list[str]]:
+    """Returns {key: [stream, ...]}."""
+    if not isinstance(v, Mapping) or any(isinstance(x, str) for x in v.values()):
+        raise Misuse(f"{name}={v!r}: expected {{key: [streams]}}")
+    known = [*features, "task"]
+    return {
+        str(k): [_checks.check_key(s, known, f"stream of {name}[{k!r}]") for s in streams]
+        for k, streams in v.items()
+    }
+
+
+def _check_goal(name: str, v: Any, features: Iterable[str]) -> dict[str, str]:
+    """Returns {key: stream}."""
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected {{key: stream}}")
+    known = [*features, "task"]
+    return {str(k): _checks.check_key(s, known, f"stream of {name}[{k!r}]") for k, s in v.items()}
+
+
 # The options of a sample.
 SAMPLE: dict[str, Check] = {
     "normalize": _check_normalize,
@@ -429,11 +463,14 @@ SAMPLE: dict[str, Check] = {
     "pad_before": check_integer,
     "pad_after": check_integer,
     "segments": _check_segments,
+    "episode_weights": _check_episode_weights,
     "beyond": _check_beyond,
     "missing": one_of("error", "pad"),
     "text": _takes_keys(
         lambda name, v, features: by_key(one_of("lower_alphanumeric"))(name, v, [*features, "task"])
     ),
+    "choose": _takes_keys(_check_choose),
+    "goal": _takes_keys(_check_goal),
     "require_text": _takes_keys(
         lambda name, v, features: _checks.check_key(v, [*features, "task"], f"key of {name}")
     ),
@@ -446,7 +483,14 @@ def sample_config(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     """Returns the checked options of a sample, for the features of a dataset."""
     # The engine reports why a stream is withheld.
     known = [*features, *getattr(features, "withheld", ())]
-    return {**check_options(SAMPLE, given, known), **_statistics.statistics_config(given, known)}
+    streams = {"choose": known, "goal": known}
+    for name in streams:  # Other options may name the keys that these make.
+        if isinstance(given.get(name), Mapping):
+            known = [*known, *given[name]]
+    return {
+        **check_options(SAMPLE, given, known, streams),
+        **_statistics.statistics_config(given, known),
+    }
 
 
 def drop_unselected_normalizers(config: dict[str, Any]) -> None:

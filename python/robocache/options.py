@@ -70,9 +70,19 @@ class Windows:
         text: {key: "lower_alphanumeric"}: texts in lower case, without characters other than
             letters, digits, underscores and white space, as GR00T reads instructions. Default: as
             stored.
+        choose: {key: [streams]}, keys that hold one of several cameras or texts, drawn for each
+            sample from seed, epoch and sample. All rows of a window share the draw, and only the
+            chosen camera is decoded. The streams have one dtype and, with size=, one shape. They
+            are not delivered themselves unless keys= names them. With shuffle=False and in a
+            MapDataset, the first stream.
+        goal: {key: stream}, keys that hold a later row of a stream: drawn evenly from the rows
+            after the sample's to the last row of its episode that is a sample, and the row itself
+            for the last one. All goals of a sample are of one row. In a MapDataset, the draw of
+            epoch 0.
 
     Example:
         robocache.Windows(rows={"action": range(16)})
+        robocache.Windows(goal={"goal_image": "observation.images.top"})
     """
 
     rows: Mapping[str, Sequence[int]] | None = None
@@ -83,6 +93,8 @@ class Windows:
     dtype: Literal["float32", "keep"] | None = None
     beyond: Beyond | Mapping[str, Beyond] | None = None
     text: Mapping[str, Literal["lower_alphanumeric"]] | None = None
+    choose: Mapping[str, Sequence[str]] | None = None
+    goal: Mapping[str, str] | None = None
 
 
 @check_field_names
@@ -322,6 +334,10 @@ class Order:
             Depth, point clouds and rows of varying length are exempt.
         require_text: A key with texts, such as "task". Episodes in which all its texts are empty
             are left out. Default None.
+        episode_weights: {episode: weight}, by the index of the episode. In an epoch, an episode of
+            n samples has weight * n samples, rounded, and at least one; other episodes have weight
+            1. Each of its samples occurs equally often, within one, in any number of epochs. 0
+            leaves the episode out, also in a MapDataset, whose samples occur once. Default None.
 
     Example:
         robocache.Order(pool_size="2GiB", uneven="short")
@@ -339,6 +355,7 @@ class Order:
     on_bad_episode: Literal["error", "skip"] | None = None
     on_nan: Literal["error", "mask", "allow"] | None = None
     require_text: str | None = None
+    episode_weights: Mapping[int, float] | None = None
 
 
 @check_field_names

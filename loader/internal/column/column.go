@@ -9,12 +9,14 @@ import (
 type Column struct {
 	Source  *DataSource
 	Key     string
+	Stream  string             // key of the stream that it reads; "": Key
 	Feature *robocache.Feature // nil for the task text and the episode id
 	Number  int                // index in the source's columns
 	Sampling
 	Value
 	outputs
 	Kind     columnKind
+	Draw     *Draw     // what is read at random; nil: nothing
 	Deferred *DeviceOp // operations that a device applies to a raw batch; nil: the batch is not raw
 }
 

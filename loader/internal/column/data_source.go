@@ -86,7 +86,10 @@ type Resources struct {
 
 // Where returns the episode, stream and row of a value, for errors.
 func (src *DataSource) Where(c *Column, r robocache.Row) robocache.Where {
-	w := robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(r.Episode), "stream": c.Key}
+	w := robocache.Where{
+		"episode": src.Dataset.Info().EpisodeIndex(r.Episode),
+		"stream":  c.StreamKey(),
+	}
 	maps.Copy(w, src.Place)
 	if r.Index >= 0 {
 		w["row"] = r.Index

@@ -175,10 +175,10 @@ func signShift(d robocache.DType) int {
 // returns false if there are any.
 func (w *Reader) checkFinite(p *Part, c *Column) bool {
 	f := p.Source.FiniteRows
-	if f == nil || f.Streams[c.Key] == nil || !p.Source.RefuseNaN {
+	if f == nil || f.Streams[c.StreamKey()] == nil || !p.Source.RefuseNaN {
 		return true
 	}
-	state := f.Streams[c.Key].State
+	state := f.Streams[c.StreamKey()].State
 	finite := true
 	last := int32(-1)
 	for _, place := range p.tablePositions {
@@ -190,7 +190,7 @@ func (w *Reader) checkFinite(p *Part, c *Column) bool {
 		if state[episode].Load() == ScanFinite {
 			continue
 		}
-		bad, err := f.BadRows(w.Ctx(), c.Key, episode)
+		bad, err := f.BadRows(w.Ctx(), c.StreamKey(), episode)
 		switch {
 		case err != nil:
 			p.Build.Fail(err)
@@ -213,7 +213,7 @@ func (src *DataSource) nonFiniteError(
 ) error {
 	what, column := "a number that is not finite", 0
 	values := make([]byte, c.Feature.RowBytes())
-	if gatherRows(ctx, src.Dataset, c.Key, []robocache.Row{r}, values) == nil {
+	if gatherRows(ctx, src.Dataset, c.StreamKey(), []robocache.Row{r}, values) == nil {
 		size := c.StoredDType.Size()
 		for i := range c.Elements {
 			if one := values[i*size : (i+1)*size]; !allFinite(one, c.StoredDType) {

@@ -68,12 +68,17 @@ func (src *DataSource) ImageColumn(key string) *ImageColumn {
 	return nil
 }
 
-// ImageColumns iterates over the image columns.
+// ImageColumns iterates over the image columns and their alternatives.
 func (src *DataSource) ImageColumns() iter.Seq[*ImageColumn] {
 	return func(yield func(*ImageColumn) bool) {
 		for _, c := range src.Columns {
-			if i := c.Image(); i != nil && !yield(i) {
-				return
+			if c.Image() == nil {
+				continue
+			}
+			for _, one := range c.Alternatives() {
+				if !yield(one.Image()) {
+					return
+				}
 			}
 		}
 	}

@@ -104,12 +104,36 @@ func (w *Reader) FrameRefs(
 		}
 		w.rowScratch = asked
 	}
-	return w.refScratch, asked, frameRefs(w.Ctx(), c.Source.Dataset, c.Key, asked, w.refScratch)
+	return w.refScratch, asked, frameRefs(
+		w.Ctx(),
+		c.Source.Dataset,
+		c.StreamKey(),
+		asked,
+		w.refScratch,
+	)
 }
 
 // LocateFrames finds the frames of a column for all batches of a horizon and requests them from the
 // frame store.
 func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
+	if c.Draw == nil {
+		w.locateFrames(parts, c)
+		return
+	}
+	drawn := map[*Column][]*Part{}
+	for _, p := range parts {
+		_ = p.EachDrawn(c.Column, func(c *Column, p *Part) error {
+			drawn[c] = append(drawn[c], p)
+			return nil
+		})
+	}
+	for _, one := range c.Draw.Alternatives {
+		w.locateFrames(drawn[one], one.Image())
+	}
+}
+
+// locateFrames is LocateFrames for one stream.
+func (w *Reader) locateFrames(parts []*Part, c *ImageColumn) {
 	total := 0
 	for _, p := range parts {
 		total += p.sampleCount() * c.Steps
@@ -187,10 +211,10 @@ func (w *Reader) locateRefs(
 	}
 	refs, asked, err := w.FrameRefs(c, rows)
 	if err != nil {
-		err := robocache.At(err, robocache.Where{"stream": c.Key})
+		err := robocache.At(err, robocache.Where{"stream": c.StreamKey()})
 		p.failEpisodes(asked, err, func(sub []robocache.Row) error {
 			refs := make([]robocache.FrameRef, len(sub))
-			return frameRefs(w.Ctx(), c.Source.Dataset, c.Key, sub, refs)
+			return frameRefs(w.Ctx(), c.Source.Dataset, c.StreamKey(), sub, refs)
 		})
 		return nil, err
 	}

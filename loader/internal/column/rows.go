@@ -91,16 +91,24 @@ func (p *Part) stageSlots(i int, data []byte) (dst []byte, done func()) {
 // source.
 func (p *Part) ResolveRows(samples []int64) {
 	src, n := p.Source, len(samples)
-	if p.rows == nil {
-		p.rows, p.pads = make([][]robocache.Row, len(src.Windows)), make([][]byte, len(src.Windows))
-	}
 	p.tablePositions = slices.Grow(p.tablePositions[:0], n)[:n]
 	p.anchors = slices.Grow(p.anchors[:0], n)[:n]
-	inside := slices.Grow(p.rows[0][:0], n)[:n]
-	outside := slices.Grow(p.pads[0][:0], n)[:n]
 	for i, s := range samples {
 		r, place := src.Table.Row(s)
 		p.anchors[i], p.tablePositions[i] = r, int32(place)
+	}
+	p.resolveWindows(p.anchors)
+}
+
+// resolveWindows sets the rows of windows around one row for each sample.
+func (p *Part) resolveWindows(centers []robocache.Row) {
+	src, n := p.Source, len(centers)
+	if p.rows == nil {
+		p.rows, p.pads = make([][]robocache.Row, len(src.Windows)), make([][]byte, len(src.Windows))
+	}
+	inside := slices.Grow(p.rows[0][:0], n)[:n]
+	outside := slices.Grow(p.pads[0][:0], n)[:n]
+	for i, r := range centers {
 		inside[i], outside[i] = r, 0
 		if src.Table.IsPadded {
 			row, isOutside := align.Clamp(r.Index, 0, src.rowCount(r.Episode))
@@ -112,7 +120,7 @@ func (p *Part) ResolveRows(samples []int64) {
 		offsets := src.Windows[k].Offsets
 		rows := slices.Grow(p.rows[k][:0], n*len(offsets))
 		pads := slices.Grow(p.pads[k][:0], n*len(offsets))
-		for _, r := range p.anchors {
+		for _, r := range centers {
 			length := src.rowCount(r.Episode)
 			for _, o := range offsets {
 				row, outside := align.Clamp(r.Index, o, length)
@@ -194,7 +202,7 @@ func (w *Reader) maskRows(p *Part, c *Column, rows []robocache.Row) error {
 			p.TensorData(c.MaskEntry)[p.ValueSlot(c, i)] = 1
 		}
 	}
-	return robocache.At(err, robocache.Where{"stream": c.Key})
+	return robocache.At(err, robocache.Where{"stream": c.StreamKey()})
 }
 
 // forEachEpisode calls fn for each episode of a part with the indices of its samples. It returns

@@ -57,7 +57,7 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 	whole.Sources = len(rows)
 	valid, err := robocache.Validity(w.Ctx(), src.Dataset, c.Feature, rows)
 	if err != nil {
-		return nil, nil, robocache.At(err, robocache.Where{"stream": c.Key})
+		return nil, nil, robocache.At(err, robocache.Where{"stream": c.StreamKey()})
 	}
 	if valid != nil {
 		align.Mask(whole, valid, 0)

@@ -60,7 +60,7 @@ func (s stillFile) Decode(
 		for i, o := range g.Ordinals {
 			rows[i] = robocache.Row{Episode: s.episode, Index: o}
 		}
-		done, err := leaseFrames(ctx, s.column.Source.Dataset, s.column.Key, rows, refs)
+		done, err := leaseFrames(ctx, s.column.Source.Dataset, s.column.StreamKey(), rows, refs)
 		for i := 0; err == nil && i < len(rows); i++ {
 			if err := s.deliverStill(rows[i], &refs[i], deliver); err != nil && first == nil {
 				first = err

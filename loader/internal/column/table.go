@@ -25,11 +25,11 @@ func (c *TableColumn) Fill(w *Reader, p *Part) error { return w.gatherTable(p, c
 // bad episode.
 func (w *Reader) readRows(p *Part, c *Column, rows []robocache.Row, dst []byte) bool {
 	ds := p.Source.Dataset
-	err := gatherRows(w.Ctx(), ds, c.Key, rows, dst)
+	err := gatherRows(w.Ctx(), ds, c.StreamKey(), rows, dst)
 	if err != nil {
-		first := robocache.At(err, robocache.Where{"stream": c.Key})
+		first := robocache.At(err, robocache.Where{"stream": c.StreamKey()})
 		p.failEpisodes(rows, first, func(sub []robocache.Row) error {
-			return gatherRows(w.Ctx(), ds, c.Key, sub, make([]byte, len(sub)*c.RowBytes))
+			return gatherRows(w.Ctx(), ds, c.StreamKey(), sub, make([]byte, len(sub)*c.RowBytes))
 		})
 	}
 	return err == nil

@@ -33,7 +33,7 @@ func (w *Reader) fillTexts(p *Part, c *TextColumn) error {
 	if slices.ContainsFunc(all, NoRow) { // a grid extends beyond the rows; their texts stay ""
 		rows = slices.DeleteFunc(slices.Clone(all), NoRow)
 	}
-	values, err := readTexts(w.Ctx(), p.Source.Dataset, c.Key, rows)
+	values, err := readTexts(w.Ctx(), p.Source.Dataset, c.StreamKey(), rows)
 	if err == nil && len(values) != len(rows) {
 		err = robocache.Malformed(
 			"loader",
@@ -42,9 +42,9 @@ func (w *Reader) fillTexts(p *Part, c *TextColumn) error {
 		)
 	}
 	if err != nil {
-		first := robocache.At(err, robocache.Where{"stream": c.Key})
+		first := robocache.At(err, robocache.Where{"stream": c.StreamKey()})
 		p.failEpisodes(rows, first, func(sub []robocache.Row) error {
-			_, err := readTexts(w.Ctx(), p.Source.Dataset, c.Key, sub)
+			_, err := readTexts(w.Ctx(), p.Source.Dataset, c.StreamKey(), sub)
 			return err
 		})
 		return nil

@@ -35,7 +35,7 @@ func (w *Reader) FillFrames(p *Part, c *ImageColumn, source PlaneSource) error {
 			continue
 		}
 		dst := to.Buffer(w.Worker, k)
-		if info, planes, ok := source.Planes(c.Key, asked[k]); ok {
+		if info, planes, ok := source.Planes(c.StreamKey(), asked[k]); ok {
 			err = render.RenderPlanes(info, planes, dst)
 		} else {
 			err = still.deliverStill(asked[k], &refs[k], func(_ int, f video.Frame) error {

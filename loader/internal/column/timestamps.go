@@ -74,7 +74,7 @@ func (s *Timestamps) OfStream(
 func checkTime(ctx context.Context, p *Part, c *Column, f frames.File, k, ordinal int) error {
 	src := p.Source
 	row := p.rows[c.Window][k]
-	start, ok, err := src.VideoStart(ctx, row.Episode, c.Key)
+	start, ok, err := src.VideoStart(ctx, row.Episode, c.StreamKey())
 	if err != nil || !ok {
 		return err
 	}
@@ -110,7 +110,7 @@ func (src *DataSource) checkTimestamps(
 		return // a grid has no recorded row to compare with
 	}
 	check := func(r robocache.Row) error {
-		frame, err := src.Timestamps.OfStream(ctx, r.Episode, c.Key)
+		frame, err := src.Timestamps.OfStream(ctx, r.Episode, c.StreamKey())
 		if err != nil {
 			return err
 		}

@@ -458,9 +458,5 @@ func (d *dealer) seekTo(position int64) {
 // sourceDraw returns the epoch and the position in the source's own order of its j-th draw in an
 // epoch of the mixture. Sources continue where the previous epoch of the mixture left them.
 func (p *mixPlan) sourceDraw(source int, epoch, j int64) (sourceEpoch, position int64) {
-	n := uint64(p.sourceSizes[source])
-	hi, lo := bits.Mul64(uint64(epoch), uint64(p.counts[source]))
-	lo, carry := bits.Add64(lo, uint64(j), 0)
-	q, r := bits.Div64((hi+carry)%n, lo, n) // epochs beyond 2^63 wrap
-	return int64(q), int64(r)
+	return drawInPasses(epoch, p.counts[source], j, p.sourceSizes[source])
 }

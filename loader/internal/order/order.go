@@ -76,6 +76,15 @@ func (o *Order) Len() int64 { return o.seq.Len() }
 // backward.
 func (o *Order) At(p int64) int64 { return o.seq.At(p) }
 
+// epochOf returns the epoch of the source at position p, which the sequence found last. Each source
+// of a mixture has its own.
+func epochOf(seq sequence, epoch, p int64) int64 {
+	if m, ok := seq.(interface{ epochAt(p int64) int64 }); ok {
+		return m.epochAt(p)
+	}
+	return epoch
+}
+
 // Fill writes the samples at positions from, from+1, … to dst and returns their number.
 func (o *Order) Fill(dst []int64, from int64) int {
 	n := 0
@@ -109,6 +118,9 @@ const goldenGamma = 0x9e3779b97f4a7c15
 type Catalog struct {
 	tables  []*Table
 	offsets []int64 // number of each source's first sample
+	// samples before each source, if the numbers of a table are draws; else nil
+	samplesBefore []int64
+	seed          int64 // of the draws
 }
 
 // NewCatalog numbers the samples of the sources.
@@ -117,6 +129,17 @@ func NewCatalog(tables ...*Table) Catalog {
 	sum := int64(0)
 	for i, t := range tables {
 		c.offsets[i] = sum
+		sum += t.Samples()
+	}
+	if !slices.ContainsFunc(tables, func(t *Table) bool { return t.weights != nil }) {
+		return c
+	}
+	sum = 0
+	for _, t := range tables {
+		c.samplesBefore = append(c.samplesBefore, sum)
+		if t.weights != nil {
+			t = t.weights.samples
+		}
 		sum += t.Samples()
 	}
 	return c
@@ -169,6 +192,7 @@ type Ordering struct {
 
 // New returns the Ordering of the given options. mix may be nil if there is one source.
 func New(p Params, data Catalog, mix *MixParams, seed int64) (*Ordering, error) {
+	data.seed = seed
 	o := &Ordering{Mode: p.Mode, Seed: seed, data: data}
 	if mix != nil && (len(data.tables) > 1 || mix.EpochSize > 0) {
 		sizes := make([]int64, len(data.tables))
@@ -283,7 +307,12 @@ func (o *Ordering) sequence(epoch int64) sequence {
 }
 
 // Epoch returns the order of an epoch.
-func (o *Ordering) Epoch(epoch int64) *Order { return &Order{o.sequence(epoch)} }
+func (o *Ordering) Epoch(epoch int64) *Order {
+	if o.data.samplesBefore == nil {
+		return &Order{o.sequence(epoch)}
+	}
+	return &Order{weightedSequence{o.sequence(epoch), &o.data, epoch}}
+}
 
 // sourceSequence returns the order of source i in one of its own epochs. The first source uses the
 // seed itself, so that it has the same order alone and in a mixture.
@@ -300,6 +329,7 @@ func (o *Ordering) sourceSequence(i int, epoch int64) sequence {
 		s := newPool(o.Pools[i], t, seed, epoch)
 		for k := range s.shards {
 			s.shards[k].source, s.shards[k].offset = i, o.data.offsets[i]
+			s.shards[k].epoch = epoch
 		}
 		return s
 	}

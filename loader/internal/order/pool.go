@@ -207,6 +207,7 @@ func (o *pool) At(p int64) int64 {
 type shard struct {
 	table                   *Table
 	source                  int   // position in the mixture
+	epoch                   int64 // of the source
 	offset                  int64 // number of the source's first sample
 	number, shards          int32
 	places                  []int32 // its episodes, as positions in the table

@@ -170,7 +170,7 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 		if len(c.bad) > 0 && c.isBad(s.sample, s.position, wrap) {
 			dst.Skipped++
 			if s.shard != nil && !wrap {
-				c.recordPassed(s.sample)
+				c.recordPassed(s.sample, s.shard)
 			}
 			continue
 		}
@@ -181,7 +181,8 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 			dst.Wrapped++
 		}
 		afterLastGood = index
-		dst.Samples, dst.Epochs = append(dst.Samples, s.sample), append(dst.Epochs, s.epoch)
+		sample, epoch := c.data.drawnSample(s.sample, s.epoch)
+		dst.Samples, dst.Epochs = append(dst.Samples, sample), append(dst.Epochs, epoch)
 	}
 	if len(dst.Samples) == 0 || c.world == 1 && c.dropLast && int64(len(dst.Samples)) < c.batch {
 		return false
@@ -259,10 +260,7 @@ func (c *Sampler) findSpots(t int64) {
 // epochAt returns the epoch of the source at position p. Each source of a mixture has its own. p
 // must be the position that the order found last.
 func (c *Sampler) epochAt(p int64) int64 {
-	if m, ok := c.order.(interface{ epochAt(p int64) int64 }); ok {
-		return m.epochAt(p)
-	}
-	return c.epoch
+	return epochOf(c.order, c.epoch, p)
 }
 
 // markRankPart marks the rank's own positions of the step. If the positions were sorted by shard,
@@ -339,11 +337,11 @@ func (c *Sampler) loadStep(t, alreadyDelivered int64, again bool) {
 			s.sample = s.shard.drawAt(s.draw)
 			c.rankSpots[k] = s
 			if !s.isWrapped && int64(k) < alreadyDelivered && !again {
-				c.recordPassed(s.sample) // delivered before the Sampler began
+				c.recordPassed(s.sample, s.shard) // delivered before the Sampler began
 			}
 			k++
 		case !again && !s.isWrapped && s.shard.onAdmit != nil:
-			c.recordPassed(s.shard.drawAt(s.draw))
+			c.recordPassed(s.shard.drawAt(s.draw), s.shard)
 		}
 	}
 	if !again {
@@ -424,17 +422,21 @@ func (c *Sampler) recordAdmission(sh *shard, place int32, samples []int64) {
 			a.Samples = append(a.Samples, sh.offset+id)
 		}
 	}
+	for i, number := range a.Samples {
+		a.Samples[i], _ = c.data.drawnSample(number, sh.epoch)
+	}
 }
 
-// recordPassed adds a sample that the rank never delivers to the step, unless its episode was bad
-// when it was admitted.
-func (c *Sampler) recordPassed(sample int64) {
+// recordPassed adds a sample of a shard that the rank never delivers to the step, unless its episode
+// was bad when it was admitted.
+func (c *Sampler) recordPassed(sample int64, sh *shard) {
 	if len(c.badAdmitted) > 0 {
 		source, place, _ := c.data.locateSample(sample)
 		if c.badAdmitted[tableEntry{source, place}] {
 			return
 		}
 	}
+	sample, _ = c.data.drawnSample(sample, sh.epoch)
 	c.step.Passed = append(c.step.Passed, sample)
 }
 

@@ -169,7 +169,7 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 		return nil, mismatch(what, want, got)
 	}
 	out := *o
-	out.Seed = s.Seed
+	out.Seed, out.data.seed = s.Seed, s.Seed
 	if o.mixPlan != nil {
 		m := *o.mixParams
 		same := s.Mixture != nil && len(s.Sources) == len(o.mixPlan.sourceSizes)

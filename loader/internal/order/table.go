@@ -20,6 +20,7 @@ type Table struct {
 	IsPadded bool     // samples may be outside their episode
 	Start    []int64  // first timestamp of each episode, with a timeline
 	Emptied  []int    // episodes without a sample because of the options
+	weights  *weights // nil: each sample once
 	Print    Fingerprint
 }
 

@@ -225,7 +225,9 @@ func (w *worker) fillColumns(p *column.Part, columns []*column.Column) {
 // fillColumn fills one column of a part. A panic becomes an internal error of the batch.
 func (w *worker) fillColumn(p *column.Part, c *column.Column) (err error) {
 	defer crash.Recover("loader", &err)
-	return c.Kind.(column.Filler).Fill(&w.Reader, p)
+	return p.EachDrawn(c, func(c *column.Column, p *column.Part) error {
+		return c.Kind.(column.Filler).Fill(&w.Reader, p)
+	})
 }
 
 // RecycleBatch makes the slices of u available to another batch. u's batch must have been delivered

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
@@ -31,7 +33,7 @@ func (w *worker) followPool(s *order.Step, epoch, seq int64, first bool) {
 		release := func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
 			w.assembler.Frames.ReleaseUses(c.FrameStream(), uses, epoch)
 		}
-		w.countFrameUses(&src.DataSource, samples[:n], release)
+		w.countFrameUses(&src.DataSource, samples[:n], epoch, release)
 		samples = samples[n:]
 	}
 }
@@ -46,40 +48,58 @@ func (w *worker) admitEpisode(a *order.Admission, epoch, seq int64, first bool) 
 	admit := func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
 		w.AdmitFrames(c.FrameStream(), uses, epoch, seq, first)
 	}
-	w.countFrameUses(src, a.Samples, admit)
+	w.countFrameUses(src, a.Samples, epoch, admit)
 }
 
 // countFrameUses calls fn for each camera with the number of times that samples of src use each
-// frame.
+// frame in an epoch. With several sources or weights it omits drawn cameras, because their draws go
+// by the sample's epoch: their frames are decoded when a batch needs them.
 func (w *worker) countFrameUses(
-	src *column.DataSource, samples []int64,
+	src *column.DataSource, samples []int64, epoch int64,
 	fn func(c *column.ImageColumn, uses map[frames.FrameID]int32),
 ) {
 	numbers := make([]int64, len(samples))
 	for i, s := range samples {
 		numbers[i] = s - src.SampleOffset
 	}
-	p := &column.Part{Source: src}
+	build := &column.BatchBuild{Epochs: slices.Repeat([]int64{epoch}, len(samples))}
+	p := &column.Part{Build: build, Source: src}
 	p.ResolveRows(numbers)
-	for c := range src.ImageColumns() {
-		if c.IsStill {
+	sources := w.assembler.Sources
+	hasOwnEpochs := len(sources) > 1 || sources[0].HasWeights()
+	for _, c := range src.Columns {
+		if c.Image() == nil || c.Draw != nil && hasOwnEpochs {
 			continue
 		}
-		rows, err := w.RowsOf(p, c.Column, nil)
-		if err != nil {
-			continue
-		}
-		refs, _, err := w.FrameRefs(c, rows)
-		if err != nil {
-			continue
-		}
-		uses := make(map[frames.FrameID]int32, len(rows))
-		for i := range refs {
-			if !column.NoRow(rows[i]) && !refs[i].Missing && refs[i].Path != "" {
-				uses[frames.FrameID{Path: refs[i].Path, Ordinal: refs[i].Ordinal}]++
+		_ = p.EachDrawn(c, func(c *column.Column, p *column.Part) error {
+			if uses := w.frameUses(p, c.Image()); uses != nil {
+				fn(c.Image(), uses)
 			}
-		}
-		clear(refs)
-		fn(c, uses)
+			return nil
+		})
 	}
+}
+
+// frameUses returns how often a part uses each frame of a camera. It returns nil for stills, and for
+// rows that cannot be read.
+func (w *worker) frameUses(p *column.Part, c *column.ImageColumn) map[frames.FrameID]int32 {
+	if c.IsStill {
+		return nil
+	}
+	rows, err := w.RowsOf(p, c.Column, nil)
+	if err != nil {
+		return nil
+	}
+	refs, _, err := w.FrameRefs(c, rows)
+	if err != nil {
+		return nil
+	}
+	uses := make(map[frames.FrameID]int32, len(rows))
+	for i := range refs {
+		if !column.NoRow(rows[i]) && !refs[i].Missing && refs[i].Path != "" {
+			uses[frames.FrameID{Path: refs[i].Path, Ordinal: refs[i].Ordinal}]++
+		}
+	}
+	clear(refs)
+	return uses
 }

@@ -75,7 +75,13 @@ func (src *Source) IsRemote(ctx context.Context) bool {
 		for place := range min(src.Table.Len(), maxProbes) {
 			ref := make([]robocache.FrameRef, 1)
 			rows := []robocache.Row{{Episode: src.Table.Episode(place)}}
-			if err := src.Dataset.Frames(ctx, c.Key, rows, ref); err != nil || ref[0].Path == "" {
+			if err := src.Dataset.Frames(
+				ctx,
+				c.StreamKey(),
+				rows,
+				ref,
+			); err != nil ||
+				ref[0].Path == "" {
 				continue
 			}
 			if r, err := src.Files.Open(ctx, ref[0].Path); err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
 )
 
 // CausalityReport states which samples the streams of a batch use.
@@ -48,7 +49,10 @@ func (src *Source) ReportCausality(
 // newestRows returns for each tick the time of the newest row of a column's window, and the time at
 // which its samples must have arrived.
 func (src *Source) newestRows(key string, ticks []int64) (targets, nows []int64) {
-	c := src.Column(key)
+	columns := src.readColumns()
+	c := columns[slices.IndexFunc(columns, func(c *column.Column) bool {
+		return c.StreamKey() == key && c.Feature != nil
+	})]
 	w := &src.Windows[c.Window]
 	targets = slices.Clone(ticks)
 	switch {

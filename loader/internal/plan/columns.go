@@ -21,6 +21,9 @@ func (src *Source) makeColumns() error {
 	for _, c := range extra {
 		known = append(known, c.Key)
 	}
+	for _, x := range cfg.DrawnKeys() {
+		known, src.known = append(known, x.Key), append(src.known, x.Key)
+	}
 	vectors := cfg.Vectors.SplitParts()
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) && vectors.Of(k) == nil {
@@ -30,7 +33,10 @@ func (src *Source) makeColumns() error {
 	if err := cfg.CheckWithheld(info, known); err != nil {
 		return err
 	}
-	wanted := func(k string) bool { return cfg.Keys == nil || slices.Contains(cfg.Keys, k) }
+	wanted := func(k string) bool {
+		return cfg.Keys == nil && !cfg.IsChoice(k) || slices.Contains(cfg.Keys, k) ||
+			cfg.DrawnKey(k) != nil
+	}
 	if err := cfg.CheckWindows(info, known, wanted); err != nil {
 		return err
 	}
@@ -39,7 +45,7 @@ func (src *Source) makeColumns() error {
 		for i := range info.Features {
 			f := &info.Features[i]
 			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) ||
-				vectors.Of(f.Key) != nil {
+				vectors.Of(f.Key) != nil || cfg.DrawnKey(f.Key) != nil {
 				continue
 			}
 			if f.Ragged() && src.Dataset.Capabilities().GatherRagged == nil ||
@@ -62,6 +68,9 @@ func (src *Source) makeColumns() error {
 			}
 		}
 	}
+	if err := src.addDrawn(); err != nil {
+		return err
+	}
 	if err := src.addVectors(); err != nil {
 		return err
 	}
@@ -69,7 +78,7 @@ func (src *Source) makeColumns() error {
 		return err
 	}
 	for _, c := range extra {
-		if !wanted(c.Key) {
+		if !wanted(c.Key) || cfg.DrawnKey(c.Key) != nil {
 			continue
 		}
 		switch {
@@ -82,7 +91,7 @@ func (src *Source) makeColumns() error {
 		}
 		if column.Is[*column.TextColumn](c) {
 			var err error
-			if c.Time, err = newTiming(src.Dataset, &src.Timebase, nil, cfg); err != nil {
+			if c.Time, err = newTiming(src.Dataset, &src.Timebase, nil, c.Key, cfg); err != nil {
 				return err
 			}
 		}
@@ -96,38 +105,44 @@ func (src *Source) makeColumns() error {
 
 // appendColumn adds a column to the source and numbers it.
 func (src *Source) appendColumn(c *column.Column) {
-	c.Source, c.Number = &src.DataSource, len(src.Columns)
-	c.MaskEntry, c.LengthsEntry = -1, -1
-	c.Steps = max(c.Steps, 1)
+	src.prepareColumn(c, len(src.Columns))
 	src.Columns = append(src.Columns, c)
 }
 
-// addFeature adds the column of a feature. A feature with a span also gets a column with the times
-// of its samples, unless a feature has that key.
-func (src *Source) addFeature(f *robocache.Feature) (err error) {
+// prepareColumn sets the source and the number of a column.
+func (src *Source) prepareColumn(c *column.Column, number int) {
+	c.Source, c.Number = &src.DataSource, number
+	c.MaskEntry, c.LengthsEntry = -1, -1
+	c.Steps = max(c.Steps, 1)
+}
+
+// featureColumn returns the column of a feature under a key of the batch.
+func (src *Source) featureColumn(f *robocache.Feature, key string) (_ *column.Column, err error) {
 	cfg := &src.Config
 	c := &column.Column{
-		Key:      f.Key,
+		Key:      key,
 		Feature:  f,
 		Sampling: column.Sampling{Steps: 1},
 		Value:    column.Value{StoredDType: f.DType, OutDType: f.DType, Unit: f.Unit},
 	}
-	if c.Time, err = newTiming(src.Dataset, &src.Timebase, f, cfg); err != nil {
-		return err
+	if key != f.Key {
+		c.Stream = f.Key
+	}
+	if c.Time, err = newTiming(src.Dataset, &src.Timebase, f, key, cfg); err != nil {
+		return nil, err
 	}
 	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
-		if cfg.HasWindow(f.Key) {
-			return column.TextWindowError(f.Key)
+		if cfg.HasWindow(key) {
+			return nil, column.TextWindowError(key)
 		}
 		c.Kind, c.OutDType = &column.TextColumn{Column: c}, robocache.String
 		if f.Kind == robocache.KindEvent {
 			c.OutDType = robocache.JSON
 		}
-		src.appendColumn(c)
-		return nil
+		return c, nil
 	}
 	if err := src.setWindow(c); err != nil {
-		return robocache.At(err, robocache.Where{"stream": f.Key})
+		return nil, robocache.At(err, robocache.Where{"stream": key})
 	}
 	switch {
 	case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
@@ -147,7 +162,7 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 		c.Elements = f.Elements()
 		c.RowBytes = c.Elements * f.DType.Size()
 		if c.StoredDType.Size() == 0 || c.Elements < 0 || c.Elements > math.MaxInt32 {
-			return robocache.Unsupported(
+			return nil, robocache.Unsupported(
 				"loader",
 				robocache.Where{"stream": f.Key},
 				"%s rows of %v in batches",
@@ -165,6 +180,16 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 			// float32. LeRobot's timestamps count from the episode's start, so float32 suffices.
 			c.SetDType(robocache.Float32)
 		}
+	}
+	return c, nil
+}
+
+// addFeature adds the column of a feature. A feature with a span also gets a column with the times
+// of its samples, unless a feature has that key.
+func (src *Source) addFeature(f *robocache.Feature) error {
+	c, err := src.featureColumn(f, f.Key)
+	if err != nil {
+		return err
 	}
 	src.appendColumn(c)
 	if c.Span != nil && !src.isKnownKey(f.Key+layout.TimesSuffix) {

@@ -24,6 +24,12 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 			WithHint("Take the contract of a loader without vectors, and compute them on the robot " +
 				"by the normalizer of this one.")
 	}
+	if drawn := src.Config.DrawnKeys(); len(drawn) > 0 {
+		return nil, robocache.Unsupported("contract", robocache.Where{"stream": drawn[0].Key},
+			"the contract of a loader that draws streams or goals").
+			WithHint("Take the contract of a loader with the streams themselves (%s).",
+				robocache.Option("keys"))
+	}
 	observed := src.observedColumns()
 	for _, c := range observed {
 		if err := src.checkObservable(c); err != nil {

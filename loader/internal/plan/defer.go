@@ -30,11 +30,13 @@ func deferOps(sources []*Source) {
 		for _, c := range columns {
 			columnOp := *op
 			columnOp.Norm = c.Normalization()
-			c.Deferred, c.Norm = &columnOp, nil
-			if i := c.Image(); i != nil {
-				i.KeepStoredBytes()
-			} else {
-				c.SetDType(c.StoredDType)
+			for _, one := range c.Alternatives() {
+				one.Deferred, one.Norm = &columnOp, nil
+				if i := one.Image(); i != nil {
+					i.KeepStoredBytes()
+				} else {
+					one.SetDType(one.StoredDType)
+				}
 			}
 		}
 	}

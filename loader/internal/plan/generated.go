@@ -11,9 +11,7 @@ import (
 // generated keys.
 func (src *Source) generatedColumns() (extra []*column.Column) {
 	info, keys := src.Dataset.Info(), src.Config.Keys
-	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
-		c := &column.Column{Key: "task", Value: column.Value{OutDType: robocache.String}}
-		c.Kind = &column.TextColumn{Column: c}
+	if c := src.taskColumn(); c != nil {
 		extra = append(extra, c)
 	}
 	for i := range column.GeneratedKinds {
@@ -23,4 +21,16 @@ func (src *Source) generatedColumns() (extra []*column.Column) {
 		}
 	}
 	return extra
+}
+
+// taskColumn returns a column of the task text, or nil if the dataset has no tasks or has a stream
+// of that key.
+func (src *Source) taskColumn() *column.Column {
+	info := src.Dataset.Info()
+	if info.Feature("task") != nil || len(info.Tasks) == 0 && info.Feature("task_index") == nil {
+		return nil
+	}
+	c := &column.Column{Key: "task", Value: column.Value{OutDType: robocache.String}}
+	c.Kind = &column.TextColumn{Column: c}
+	return c
 }

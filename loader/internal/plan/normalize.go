@@ -71,13 +71,13 @@ func (src *Source) setNormalization(ctx context.Context) error {
 			robocache.Option("normalize", "KEY", "MODE"),
 		)
 	}
-	stats, err := src.findStatistics(ctx, all)
+	stats, err := src.findStatistics(ctx, byStream(all))
 	if err != nil {
 		return err
 	}
 	var constant []string
 	for _, c := range all {
-		low, high, err := normVectors(&c.norm, c.Column, stats[c.Key])
+		low, high, err := normVectors(&c.norm, c.Column, stats[c.StreamKey()])
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,9 @@ func (src *Source) setNormalization(ctx context.Context) error {
 				constant = append(constant, fmt.Sprintf("%s[%d]", c.Key, k))
 			}
 		}
-		c.Column.Norm = f
+		for _, one := range c.Alternatives() {
+			one.Norm = f
+		}
 		if c.HasNumbers() && c.OutDType != robocache.Float64 {
 			c.SetDType(robocache.Float32)
 		}
@@ -110,6 +112,25 @@ func (src *Source) setNormalization(ctx context.Context) error {
 		src.report.Warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
 	}
 	return nil
+}
+
+// byStream returns the columns that need statistics, with the keys of their streams, each once.
+func byStream(all []normalized) (out []normalized) {
+	for _, c := range all {
+		if c.norm.Own() != nil {
+			continue
+		}
+		if c.Stream != "" {
+			of := *c.Column
+			of.Key = c.Stream
+			c.Column = &of
+		}
+		isSame := func(o normalized) bool { return o.Key == c.Key && o.norm.Mode == c.norm.Mode }
+		if !slices.ContainsFunc(out, isSame) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // checkNormalizable rejects columns that cannot be normalized.

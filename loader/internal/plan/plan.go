@@ -122,7 +122,9 @@ func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.Devi
 		}
 		used = device
 		for _, src := range sources {
-			src.ImageColumn(own.Key).FrameDevice = device
+			for _, c := range src.Column(own.Key).Alternatives() {
+				c.Image().FrameDevice = device
+			}
 		}
 	}
 	return used
@@ -245,7 +247,7 @@ func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 			params.SampleBytes,
 			column.ResidentBytes(&src.DataSource, p.KeepsPlanes()),
 		)
-		tables[i] = src.Table
+		tables[i] = src.orderTable()
 	}
 	for i := range mix {
 		m.Names = append(m.Names, mix[i].Name)

@@ -54,6 +54,23 @@ func (src *Source) selectRows() (order.Selection, error) {
 	return s, nil
 }
 
+// orderTable returns the table of the samples of an epoch.
+func (src *Source) orderTable() *order.Table {
+	if src.weights == nil {
+		return src.Table
+	}
+	weight := func(episode int) float64 {
+		if w, isSet := src.weights[episode]; isSet {
+			return w
+		}
+		return 1
+	}
+	return src.Table.Weighted(weight, src.Config.Shuffle)
+}
+
+// HasWeights reports whether samples occur more or less often than once in an epoch.
+func (src *Source) HasWeights() bool { return src.weights != nil }
+
 // windowReach is the first and the last row of windows, relative to the sample.
 type windowReach struct {
 	first, last int

@@ -98,8 +98,10 @@ func (src *Source) describeSchema() {
 		}
 		// Values that are not on rows of the timebase have a mask, with or without a window. So
 		// have rows that may hold no value.
-		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) &&
-			!column.Is[*column.TimesColumn](c) {
+		isMasked := slices.ContainsFunc(c.Alternatives(), func(c *column.Column) bool {
+			return c.Feature != nil && (c.Time != nil || c.Feature.Masked)
+		})
+		if isMasked && !column.Is[*column.TimesColumn](c) {
 			mask(c)
 		}
 	}
@@ -116,6 +118,7 @@ func (src *Source) describeSchema() {
 			c.Deferred.FirstExtra = len(src.Tensors)
 			src.Tensors = append(src.Tensors, c.Deferred.ExtraTensors(c)...)
 		}
+		c.ShareOutputs()
 	}
 }
 

@@ -28,7 +28,9 @@ type Source struct {
 	positions     []int    // positions of the episodes to read (chooseEpisodes); nil: all
 	known         []string // keys of the dataset
 	constants     map[string]options.Constant
+	weights       map[int]float64    // of episodes, by position; nil: all are 1
 	inputs        []*column.Column   // columns that only vectors read
+	drawnCount    int                // alternatives of columns, which are not in Columns
 	undelivered   []NotDelivered     // ragged streams that the format cannot read
 	LostEpisodes  []order.BadEpisode // found by opening and skipped
 	spanSlots     map[string]int     // maximum samples of a span (widestSpans)
@@ -127,6 +129,9 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.probeSizes(ctx); err != nil {
 		return err
 	}
+	if err := src.checkAlternatives(); err != nil {
+		return err
+	}
 	return src.applyAugment()
 }
 
@@ -213,10 +218,22 @@ func (src *Source) countSamples(ctx context.Context) error {
 	if err := src.excludeUnlabeled(ctx, exclude); err != nil {
 		return err
 	}
+	weights, err := cfg.EpisodeWeights.Positions(info)
+	if err != nil {
+		return err
+	}
+	for e, weight := range weights {
+		if weight == 0 {
+			exclude[e] = true
+		} else if weight != 1 {
+			src.weights = weights
+		}
+	}
 	selection, err := src.selectRows()
 	if err != nil {
 		return err
 	}
+	src.limitGoals(selection.Last)
 	src.Table, err = order.NewTable(
 		info.Episodes,
 		selection,

@@ -59,11 +59,13 @@ func onlyCasts(a *align.Config) bool {
 }
 
 // newTiming returns an empty Timing for a column that is read by time. chooseRule fills it later. It
-// returns nil for columns that are read by rows of the timebase. f is nil for the task text.
+// returns nil for columns that are read by rows of the timebase. f is nil for the task text. The
+// windows of batchKey apply.
 func newTiming(
 	ds robocache.Dataset,
 	b *column.Timebase,
 	f *robocache.Feature,
+	batchKey string,
 	cfg *options.Config,
 ) (*column.Timing, error) {
 	key, clock := "", ""
@@ -74,8 +76,8 @@ func newTiming(
 		return new(column.Timing), nil
 	}
 	switch {
-	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil ||
-		b.IsTimed && cfg.Deltas.Of(key) != nil:
+	case b.IsGrid || clock != b.Clock || cfg.Native.Of(batchKey) != nil ||
+		b.IsTimed && cfg.Deltas.Of(batchKey) != nil:
 		return new(column.Timing), nil
 	case cfg.Align == nil || key == "":
 		return nil, nil
@@ -106,7 +108,7 @@ func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
 	for _, c := range src.readColumns() {
 		if c.Time != nil && src.Config.Native.Of(c.Key) == nil {
-			keys = append(keys, c.Key)
+			keys = append(keys, c.StreamKey())
 		}
 	}
 	cfg := src.Config.Align
@@ -135,7 +137,7 @@ func (src *Source) streamKeys() []string {
 		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
 			!column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
-			keys = append(keys, c.Key)
+			keys = append(keys, c.StreamKey())
 		}
 	}
 	return keys
@@ -162,7 +164,7 @@ func (src *Source) alignColumns() error {
 		}
 	}
 	for _, c := range src.readColumns() {
-		k := c.Key
+		k := c.StreamKey()
 		if column.Is[*column.TimesColumn](c) {
 			k = c.Feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
@@ -184,7 +186,7 @@ func (src *Source) alignColumns() error {
 	}
 	var before []*column.TableColumn
 	for _, c := range src.Columns {
-		if rows := c.Table(); rows != nil {
+		if rows := c.Table(); rows != nil && c.Draw == nil {
 			sharePlan(rows, before)
 			before = append(before, rows)
 		}

@@ -123,7 +123,7 @@ func (src *Source) inputOf(c *column.VectorColumn, key string, offsets []int) (i
 	in.MaskEntry, in.LengthsEntry, in.Entry = -1, -1, -1
 	in.SetDType(robocache.Float64)
 	var err error
-	if in.Time, err = newTiming(src.Dataset, &src.Timebase, f, &src.Config); err != nil {
+	if in.Time, err = newTiming(src.Dataset, &src.Timebase, f, key, &src.Config); err != nil {
 		return 0, err
 	}
 	w, err := rowWindow(offsets, &src.Config, in.Time != nil)
@@ -280,14 +280,14 @@ func (src *Source) inputColumn(key string) *column.Column {
 		func(c *column.Column) bool { return c.Key == key })]
 }
 
-// readColumns returns the columns of the batch that are streams, and the inputs of vectors.
-func (src *Source) readColumns() []*column.Column {
-	if len(src.inputs) == 0 {
-		return src.Columns
+// readColumns returns the columns of the batch that are streams with their alternatives, and the
+// inputs of vectors.
+func (src *Source) readColumns() (columns []*column.Column) {
+	for _, c := range src.Columns {
+		if !column.Is[*column.VectorColumn](c) && !column.Is[*column.ConstantColumn](c) {
+			columns = append(columns, c.Alternatives()...)
+		}
 	}
-	columns := slices.DeleteFunc(slices.Clone(src.Columns), func(c *column.Column) bool {
-		return column.Is[*column.VectorColumn](c) || column.Is[*column.ConstantColumn](c)
-	})
 	return append(columns, src.inputs...)
 }
 

@@ -139,7 +139,7 @@ func (src *Source) firstSize(
 		}
 		ref := make([]robocache.FrameRef, 1)
 		rows := []robocache.Row{{Episode: src.Table.Episode(i)}}
-		if err = src.Dataset.Frames(ctx, c.Key, rows, ref); err != nil || ref[0].Missing {
+		if err = src.Dataset.Frames(ctx, c.StreamKey(), rows, ref); err != nil || ref[0].Missing {
 			continue
 		}
 		if !c.IsVideo() {

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/options"
+)
+
+// addDrawn adds the columns of the keys whose streams or rows are drawn. In file order a choice is
+// its first stream.
+func (src *Source) addDrawn() error {
+	for _, x := range src.Config.DrawnKeys() {
+		draw := &column.Draw{Number: column.KeyNumber("draw " + x.Key), IsGoal: x.IsGoal}
+		if x.IsGoal {
+			draw.Number = column.KeyNumber("draw goal")
+		}
+		for _, stream := range x.Streams {
+			c, err := src.drawnColumn(&x, stream)
+			if err != nil {
+				return err
+			}
+			draw.Alternatives = append(draw.Alternatives, c)
+			if err := checkAlternative(draw.Alternatives[0], c, false); err != nil {
+				return err
+			}
+		}
+		if !x.IsGoal && src.Config.Shuffle == order.FileOrder {
+			draw.Alternatives = draw.Alternatives[:1]
+		}
+		first := draw.Alternatives[0]
+		if x.IsGoal || len(draw.Alternatives) > 1 {
+			first.Draw = draw
+		}
+		src.appendColumn(first)
+		for _, c := range draw.Alternatives[1:] {
+			src.drawnCount++
+			src.prepareColumn(c, firstDrawnNumber+src.drawnCount)
+		}
+	}
+	return nil
+}
+
+// limitGoals leaves the last rows of episodes out of the goals.
+func (src *Source) limitGoals(rows int) {
+	for _, c := range src.Columns {
+		if c.Draw != nil {
+			c.Draw.LastRows = max(rows, 0)
+		}
+	}
+}
+
+// firstDrawnNumber is larger than the number of any column of a batch.
+const firstDrawnNumber = 1 << 15
+
+// drawnColumn returns the column of a drawn key that reads one of its streams.
+func (src *Source) drawnColumn(x *options.DrawnKey, stream string) (*column.Column, error) {
+	info, option := src.Dataset.Info(), "choose"
+	if x.IsGoal {
+		option = "goal"
+	}
+	if task := src.taskColumn(); task != nil && stream == task.Key {
+		task.Key, task.Stream = x.Key, stream
+		var err error
+		task.Time, err = newTiming(src.Dataset, &src.Timebase, nil, x.Key, &src.Config)
+		return task, err
+	}
+	f := info.Feature(stream)
+	if f == nil {
+		return nil, options.MissingKey(info, option, stream, options.FeatureKeys(info))
+	}
+	isNumeric := f.Kind == robocache.KindNumeric && !f.Ragged()
+	switch f.Kind {
+	case robocache.KindVideo, robocache.KindImage, robocache.KindText:
+	default:
+		if isNumeric && x.IsGoal {
+			break
+		}
+		return nil, robocache.Unsupported("loader", robocache.Where{"stream": stream},
+			"%s: %s of %s", x.Key, robocache.Option(option), kindText(isNumeric)).
+			WithHint("Name images or texts.")
+	}
+	return src.featureColumn(f, x.Key)
+}
+
+// kindText describes streams that cannot be drawn.
+func kindText(isNumeric bool) string {
+	if isNumeric {
+		return "numbers"
+	}
+	return "rows of varying length or events"
+}
+
+// checkAlternatives rejects choices whose streams do not fit into one tensor. The sizes of frames
+// must be known.
+func (src *Source) checkAlternatives() error {
+	for _, first := range src.Columns {
+		for _, c := range first.Alternatives()[1:] {
+			if err := checkAlternative(first, c, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkAlternative rejects a stream of a choice that does not fit into the tensor of the first one.
+func checkAlternative(first, c *column.Column, isSized bool) error {
+	a, b := first.Image(), c.Image()
+	isEqual := (a == nil) == (b == nil) && first.OutDType == c.OutDType
+	if isEqual && a != nil {
+		isEqual = a.IsStill == b.IsStill && a.Spec.Pixel == b.Spec.Pixel &&
+			(!isSized || a.Height == b.Height && a.Width == b.Width)
+	}
+	if isEqual {
+		return nil
+	}
+	return robocache.Misuse("loader", robocache.Where{"stream": c.StreamKey()},
+		"choose: the streams of %s have different forms", first.Key).
+		Expected(columnForm(first), columnForm(c)).
+		WithHint("%s brings color images to one size", robocache.Option("image_size"))
+}
+
+// columnForm describes the values of a column.
+func columnForm(c *column.Column) string {
+	i := c.Image()
+	switch {
+	case i == nil:
+		return c.OutDType.String()
+	case i.IsStill:
+		return fmt.Sprintf("%s still images, %d×%d", c.OutDType, i.Width, i.Height)
+	}
+	return fmt.Sprintf("%s video, %d×%d", c.OutDType, i.Width, i.Height)
+}

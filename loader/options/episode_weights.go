@@ -1,0 +1,37 @@
+package options
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxEpisodeWeight is the maximum of a weight of an episode.
+const maxEpisodeWeight = 1e6
+
+// EpisodeWeights holds weights by the index of the episode.
+type EpisodeWeights map[int64]float64
+
+// check rejects weights that are negative or too large.
+func (w EpisodeWeights) check() error {
+	for episode, weight := range w {
+		if !(weight >= 0 && weight <= maxEpisodeWeight) {
+			return Misuse(fmt.Sprintf("episode_weights of episode %d", episode),
+				"0 to 1e6", fmt.Sprint(weight))
+		}
+	}
+	return nil
+}
+
+// Positions returns the weights by the position of the episode in the dataset.
+func (w EpisodeWeights) Positions(info *robocache.Info) (map[int]float64, error) {
+	out := make(map[int]float64, len(w))
+	for index, weight := range w {
+		position, err := info.EpisodePosition(index)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"option": "episode_weights"})
+		}
+		out[position] = weight
+	}
+	return out, nil
+}
