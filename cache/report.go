@@ -19,11 +19,12 @@ import (
 type Listing struct {
 	Dir       string `json:"dir"`
 	ID        string `json:"id"`
-	Bytes     int64  `json:"bytes"` // size of the files
+	Bytes     int64  `json:"bytes"` // size of the files, with those of derived streams
 	Entries   int64  `json:"entries"`
 	DataBytes int64  `json:"data_bytes"` // size of the entries
 	// number of files that do not belong to the cache; they are never changed
 	Foreign int         `json:"foreign"`
+	Derived int         `json:"derived_streams"`
 	Shards  []ShardInfo `json:"shards"` // most recently used first
 }
 
@@ -62,6 +63,13 @@ func List(dir string) (_ *Listing, err error) {
 		return nil, systemError("look into cache", d.dir, "", err)
 	}
 	l.Foreign = max(len(names)-1-len(v), 0)
+	if slices.Contains(names, derivedFolder) {
+		l.Foreign--
+	}
+	for _, s := range d.listDerived() {
+		l.Derived++
+		l.Bytes += s.bytes
+	}
 	for _, f := range v {
 		info := ShardInfo{File: f.name, Bytes: f.disk, LastUsed: time.Unix(0, f.used).UTC()}
 		var slots []slot
@@ -140,14 +148,16 @@ type Pruned struct {
 	Dir          string `json:"dir"`
 	Removed      int64  `json:"removed_shards"`
 	RemovedBytes int64  `json:"removed_bytes"`
-	Recovered    int64  `json:"recovered_shards"` // sealed shards of dead writers
+	// derived streams
+	RemovedDerived int64 `json:"removed_derived"`
+	Recovered      int64 `json:"recovered_shards"` // sealed shards of dead writers
 	// removed shards of dead writers, which had no entries
 	Leftovers int64 `json:"removed_leftovers"`
 	Bytes     int64 `json:"bytes"` // remaining bytes
 }
 
-// Prune evicts shards, the least recently used first, until the cache takes at most budget bytes.
-// With budget 0 it removes all shards except those that are being written.
+// Prune evicts shards and derived streams, the least recently used first, until the cache takes at
+// most budget bytes. With budget 0 it removes all except shards that are being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	if budget < 0 {
 		return nil, robocache.Misuse("prune cache", nil, "").
@@ -158,24 +168,22 @@ func Prune(dir string, budget int64) (_ *Pruned, err error) {
 		return nil, err
 	}
 	defer d.Close()
+	p := &Pruned{Dir: d.dir}
 	if err := d.withDirLock(lockOnOpen, func() error {
 		v, err := d.measureFiles(alwaysRecover)
 		if err == nil {
-			d.evictShards(v, budget, false)
+			p.Bytes = d.pruneDerived(v, budget, p)
+			d.evictShards(v, budget-p.Bytes, false)
 		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	s := d.Stats()
-	return &Pruned{
-		Dir:          d.dir,
-		Removed:      s.Evicted,
-		RemovedBytes: s.EvictedBytes,
-		Recovered:    s.Recovered,
-		Leftovers:    s.RemovedLeftovers,
-		Bytes:        s.Bytes,
-	}, nil
+	p.Removed, p.Recovered, p.Leftovers = s.Evicted, s.Recovered, s.RemovedLeftovers
+	p.RemovedBytes += s.EvictedBytes
+	p.Bytes += s.Bytes
+	return p, nil
 }
 
 // VerifyOptions configures Verify.

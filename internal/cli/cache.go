@@ -58,6 +58,9 @@ func newCacheList() *cobra.Command {
 				l.Entries,
 				bytesText(l.DataBytes),
 			)
+			if l.Derived > 0 {
+				fmt.Fprintf(w, "; %d derived streams", l.Derived)
+			}
 			if l.Foreign > 0 {
 				fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
 			}
@@ -87,10 +90,10 @@ func newCachePrune() *cobra.Command {
 	var r verbs.CachePruneRequest
 	c := &cobra.Command{
 		Use:   "prune DIR --budget BYTES",
-		Short: "remove shards, the least recently used first, down to a budget",
-		Long: `prune removes whole shards, the least recently used first, until the cache takes at most --budget
-bytes; 0 empties it. Shards that a running process is writing are kept. A process that reads a
-removed shard keeps its mapping until it closes the shard.`,
+		Short: "remove shards and derived streams, the least recently used first, down to a budget",
+		Long: `prune removes whole shards and derived streams, the least recently used first, until the cache
+takes at most --budget bytes; 0 empties it. Shards that a running process is writing are kept. A
+process that reads a removed shard keeps its mapping until it closes the shard.`,
 		Example: `  robocache cache prune /scratch/robocache --budget 10GiB
   robocache cache prune /scratch/robocache --budget 0`,
 		Args: cobra.ExactArgs(1),
@@ -100,9 +103,10 @@ removed shard keeps its mapping until it closes the shard.`,
 	return addRun(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(
 			w,
-			"%s\n  removed %d shards (%s), %s left\n",
+			"%s\n  removed %d shards and %d derived streams (%s), %s left\n",
 			p.Dir,
 			p.Removed,
+			p.RemovedDerived,
 			bytesText(p.RemovedBytes),
 			bytesText(p.Bytes),
 		)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ._errors import Error, Misuse
 from .dataset import Dataset
+from .episode import Episode
 
 __all__ = ["EpisodeArrays", "derived_dataset"]
 
@@ -25,10 +26,14 @@ _RESERVED = ("task", "episode_id", "index", "episode_index", "frame_index", "dat
 
 
 class EpisodeArrays(Mapping[str, np.ndarray]):
-    """The numeric streams of an episode by key, as stored: arrays (N, ...). Read when used."""
+    """The numeric streams of an episode by key, as stored: arrays (N, ...). Read when used.
+
+    Attributes:
+        episode: The episode.
+    """
 
     def __init__(self, dataset: Dataset, position: int) -> None:
-        self._episode = dataset[position]
+        self.episode: Episode = dataset[position]
         self._keys = [
             k for k, f in dataset.features.items() if f.kind == "numeric" and not f.ragged
         ]
@@ -38,7 +43,7 @@ class EpisodeArrays(Mapping[str, np.ndarray]):
         if key not in self._keys:
             raise KeyError(key)
         if key not in self.used:
-            values = np.array(self._episode.streams[key].values)
+            values = np.array(self.episode.streams[key].values)
             values.flags.writeable = False  # The functions of an episode share the arrays.
             self.used[key] = values
         return self.used[key]
@@ -185,6 +190,7 @@ class _Derivation:
                 file = record.with_suffix(".bin")
                 if hashlib.sha256(file.read_bytes()).hexdigest() != stream["content"]:
                     continue
+                os.utime(file)  # `cache prune` removes the least recently used streams first.
             except (OSError, ValueError, KeyError, Error):
                 continue
             return self._stream(key, stream["dtype"], stream["shape"], file, stream["hash"])

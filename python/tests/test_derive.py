@@ -1,11 +1,12 @@
 """derive=: streams that are computed once per episode, against NumPy and OpenVLA's own result."""
 
+import json
 import os
 import pickle
 
 import numpy as np
 import pytest
-from conftest import dataset_path
+from conftest import cli, dataset_path
 
 import robocache
 
@@ -160,6 +161,9 @@ def test_a_cache_folder_keeps_values_by_content(path, tmp_path):
     values.write_bytes(b"\x55" + values.read_bytes()[1:])  # Damaged: derived again.
     build(2)
     assert record.stat().st_mtime_ns != before
+    done = cli("cache", "prune", str(tmp_path), "--budget", "0", "--json")
+    assert json.loads(done.stdout)["removed_derived"] == 2
+    assert not list((tmp_path / "derived").iterdir())
 
 
 @pytest.mark.parametrize(

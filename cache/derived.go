@@ -1,0 +1,105 @@
+package cache
+
+import (
+	"cmp"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// derivedFolder holds the values of derived streams, which the Python package writes.
+const derivedFolder = "derived"
+
+// derivedName matches the values of a derived stream (.bin), their record (.json), and values that
+// are being written.
+var derivedName = regexp.MustCompile(
+	`^((?:[0-9a-f]{24}|values)-[0-9a-f]{24}|robocache-derive-\w+)\.(?:bin|json)$`,
+)
+
+// unfinishedAge is the age from which values that are being written have no writer.
+const unfinishedAge = time.Hour
+
+// derivedStream is the files of one derived stream.
+type derivedStream struct {
+	names []string // in the directory of the cache
+	bytes int64    // on disk
+	used  int64    // Unix time in nanoseconds
+}
+
+// listDerived lists the derived streams, the least recently used first.
+func (d *Dir) listDerived() []derivedStream {
+	info, err := d.root.Lstat(derivedFolder)
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	folder, err := d.root.Open(derivedFolder)
+	if err != nil {
+		return nil
+	}
+	defer folder.Close()
+	names, _ := folder.Readdirnames(-1)
+	streams := map[string]*derivedStream{}
+	for _, name := range names {
+		match := derivedName.FindStringSubmatch(name)
+		if match == nil {
+			continue
+		}
+		full := path.Join(derivedFolder, name)
+		info, err := d.root.Lstat(full)
+		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(name, "robocache-") &&
+			time.Since(info.ModTime()) < unfinishedAge {
+			continue
+		}
+		s := streams[match[1]]
+		if s == nil {
+			s = &derivedStream{}
+			streams[match[1]] = s
+		}
+		s.names = append(s.names, full)
+		s.bytes += allocatedBytes(info)
+		s.used = max(s.used, info.ModTime().UnixNano())
+	}
+	var all []derivedStream
+	for _, s := range streams {
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b derivedStream) int {
+		return cmp.Or(cmp.Compare(a.used, b.used), slices.Compare(a.names, b.names))
+	})
+	return all
+}
+
+// pruneDerived removes derived streams that were used before the shards which budget has space for.
+// It adds them to p, and returns the bytes of those that stay. Open files of them stay readable.
+func (d *Dir) pruneDerived(v []cacheFile, budget int64, p *Pruned) (left int64) {
+	total := totalSize(v)
+	shards := slices.SortedFunc(slices.Values(v), func(a, b cacheFile) int {
+		return cmp.Compare(a.used, b.used)
+	})
+	streams := d.listDerived()
+	for _, s := range streams {
+		left += s.bytes
+	}
+	for _, s := range streams {
+		for len(shards) > 0 && shards[0].used < s.used && total+left > budget {
+			total -= shards[0].size
+			shards = shards[1:]
+		}
+		if total+left <= budget {
+			break
+		}
+		var err error
+		for _, name := range s.names {
+			err = cmp.Or(err, d.root.Remove(name))
+		}
+		if err == nil || os.IsNotExist(err) {
+			left -= s.bytes
+			p.RemovedDerived++
+			p.RemovedBytes += s.bytes
+		}
+	}
+	return left
+}
