@@ -76,7 +76,7 @@ func splitPixels(r, g, b, rgb []byte) {
 }
 
 // streamFrom is the size above which a copy that bypasses the caches is faster.
-const streamFrom = 128 << 10
+const streamFrom = 64 << 10
 
 // ConvertPlanes converts stored planes to dst. The bytes are identical to those of Convert of the
 // original frame. dst must have info.Shape().Bytes(spec) bytes. Safe for concurrent use, also with
