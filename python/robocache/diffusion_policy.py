@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from .dataset import Dataset, as_dataset
 from .loader import Loader as _Loader
 from .mapdataset import MapDataset
 from .options import Images, Order, Windows
+from .vectors import Part, Vector
 
 _LinearNormalizer: Any = None
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ class _SequenceDataset:
             rows in the buffer, and the first and the end of these rows in the window.
     """
 
-    _default_obs: Mapping[Any, Source]
+    _default_obs: Mapping[str, Source] | Sequence[Source]
+    _is_joined: bool  # Whether sample["obs"] is one tensor.
 
     def __init__(
         self,
@@ -101,20 +104,27 @@ class _SequenceDataset:
         self._ends = np.cumsum([0, *map(len, self.dataset)])
         sources = self._default_obs if obs is None else obs
         named = sources if isinstance(sources, Mapping) else dict(enumerate(sources))
-        self._obs = {name: self._resolve(source) for name, source in named.items()}
-        self._action = self._resolve(action)
-        used = sorted({key for key, _ in (*self._obs.values(), self._action)})
-        kinds = {k: self.dataset.features[k].kind for k in used}
-        self._image_keys = [k for k in used if kinds[k] in ("image", "video")]
-        self._number_keys = [k for k in used if k not in self._image_keys]
+        parts = {name: self._resolve(source) for name, source in named.items()}
+        kinds = {k: f.kind for k, f in self.dataset.features.items()}
+        is_image = {name: kinds[p.key] in ("image", "video") for name, p in parts.items()}
+        numbers = {f"obs.{n}": [p] for n, p in parts.items() if not is_image[n]}
+        if self._is_joined:
+            numbers = {"obs": list(parts.values())}
+        # {name in the observation: key of a batch}.
+        self._keys = {n: p.key if is_image[n] else f"obs.{n}" for n, p in parts.items()}
+        self._images = {p.key: range(self.n_obs_steps) for n, p in parts.items() if is_image[n]}
+        self._vectors = {
+            **{k: Vector(parts=v, rows=range(self.n_obs_steps)) for k, v in numbers.items()},
+            "action": Vector(parts=[self._resolve(action)], rows=range(horizon)),
+        }
         self._select(_train_episodes(len(self._ends) - 1, val_ratio, seed, max_train_episodes))
 
-    def _resolve(self, source: Source) -> tuple[str, slice]:
-        """Returns the dataset's key of a source, and its columns."""
+    def _resolve(self, source: Source) -> Part:
+        """Returns the columns of a source."""
         key, *bounds = (source,) if isinstance(source, str) else source
         for name in (key, f"observation.{key}"):
             if name in self.dataset.features:
-                return name, slice(*bounds) if bounds else slice(None)
+                return Part(name, *bounds)
         raise Misuse(
             f"the replay buffer has no {key!r}",
             {"dataset": self.dataset.uri, "stream": key},
@@ -128,6 +138,7 @@ class _SequenceDataset:
         recorded rows in the buffer, and the same two positions in the window.
         """
         self.train_mask: np.ndarray[Any, Any] = mask
+        self.__dict__.pop("_samples", None)
         found = []
         for e in np.nonzero(mask)[0]:
             start, end = self._ends[e : e + 2]
@@ -140,19 +151,30 @@ class _SequenceDataset:
             found.append(np.stack([np.full_like(low, e), *bounds], 1))
         self.indices: np.ndarray[Any, Any] = np.concatenate([np.zeros((0, 5), np.int64), *found])
 
-    @cached_property
-    def _numbers(self) -> dict[str, Any]:
-        """All rows of the streams of numbers, float32, (rows, D)."""
-        rows = MapDataset(self.dataset, keys=self._number_keys, split="all")
-        batch = rows.batch(range(len(rows)))
-        rows.close()
-        return {k: batch[k].float().flatten(1) for k in self._number_keys}
+    def _options(self) -> dict[str, Any]:
+        """Returns the options of a MapDataset or a Loader of the samples."""
+        return {
+            "episodes": self.dataset.episode_indices[self.train_mask].tolist(),
+            "keys": [*self._images],
+            "vectors": self._vectors,
+            "windows": Windows(rows=self._images),
+            "images": Images(dtype="float32"),
+            "order": Order(pad_before=self.pad_before, pad_after=self.pad_after),
+        }
 
     @cached_property
-    def _frames(self) -> MapDataset:
-        """The rows of the image streams."""
-        unit = Images(dtype="float32")
-        return MapDataset(self.dataset, keys=self._image_keys, images=unit, split="all")
+    def _samples(self) -> MapDataset:
+        """The samples by number."""
+        return MapDataset(self.dataset, **self._options())
+
+    @cached_property
+    def _numbers(self) -> dict[str, Any]:
+        """All rows of the buffer by the key of the vector, float32, (rows, D)."""
+        vectors = {k: replace(v, rows=None) for k, v in self._vectors.items()}
+        rows = MapDataset(self.dataset, keys=[], vectors=vectors, split="all")
+        batch = rows.batch(range(len(rows)))
+        rows.close()
+        return batch
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -162,37 +184,14 @@ class _SequenceDataset:
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Returns several samples. Each image is decoded once, even if several windows have it."""
-        windows = []
-        for i in indices:
-            _, low, high, padding, _ = self.indices[i]
-            rows = np.arange(low - padding, low - padding + self.horizon)
-            windows.append(np.clip(rows, low, high - 1))  # Padding repeats the outermost rows.
-        seen = np.concatenate([np.zeros(0, np.int64), *(w[: self.n_obs_steps] for w in windows)])
-        decoded, positions = np.unique(seen, return_inverse=True)
-        frames = self._frames.batch(decoded.tolist()) if self._image_keys and len(seen) else {}
-        out = []
-        for n, rows in enumerate(windows):
-            own = positions[n * self.n_obs_steps : (n + 1) * self.n_obs_steps]
-            values = {k: v[rows] for k, v in self._numbers.items()}
-            out.append(self._assemble({**values, **{k: frames[k][own] for k in self._image_keys}}))
-        return out
+        return [self._assemble(item) for item in self._samples.__getitems__(indices)]
 
     def _assemble(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a sample, or a batch of them, from the windows of all streams.
-
-        Args:
-            values: The windows by stream key, (..., T, D) or (..., T, C, H, W).
-        """
-        parts = {}
-        for name, (key, columns) in self._obs.items():
-            axes = (slice(None),) * 3 if key in self._image_keys else (columns,)
-            parts[name] = values[key][(..., slice(self.n_obs_steps), *axes)]
-        key, columns = self._action
-        return {"obs": self._join(parts), "action": values[key][..., columns]}
-
-    def _join(self, parts: dict[str, Any]) -> Any:
-        """Returns the observation of a sample from its parts. LowdimDataset joins them."""
-        return parts
+        """Returns a sample, or a batch of them, in diffusion_policy's form."""
+        obs = (
+            values.get("obs") if self._is_joined else {n: values[k] for n, k in self._keys.items()}
+        )
+        return {"obs": obs, "action": values["action"]}
 
     def get_validation_dataset(self) -> Any:
         """Returns the dataset of all other episodes."""
@@ -202,8 +201,7 @@ class _SequenceDataset:
 
     def get_all_actions(self) -> Any:
         """Returns the actions of all rows of the buffer: float32, (rows, D)."""
-        key, columns = self._action
-        return self._numbers[key][:, columns]
+        return self._numbers["action"]
 
     def get_normalizer(
         self,
@@ -228,17 +226,10 @@ class _SequenceDataset:
         """
         if mode not in ("limits", "gaussian"):
             raise Misuse(f"mode={mode!r}", hint='use "limits" or "gaussian"')
-        rows = {
-            name: self._numbers[key][:, columns]
-            for name, (key, columns) in self._obs.items()
-            if key not in self._image_keys
-        }
-        obs = self._join(rows)
-        is_joined = obs is not rows  # One tensor "obs" in place of one key per part.
-        data = {"action": self.get_all_actions(), **({"obs": obs} if is_joined else rows)}
+        data = {k.removeprefix("obs."): x for k, x in self._numbers.items()}
         args = (mode, output_min, output_max, range_eps)
         normalizer = Normalizer((key, fit_field(x, *args)) for key, x in data.items())
-        normalizer.update((name, image_field()) for name in self._obs if name not in rows)
+        normalizer.update((n, image_field()) for n, k in self._keys.items() if k in self._images)
         if _LinearNormalizer is None:
             return normalizer
         converted = _LinearNormalizer()
@@ -256,6 +247,7 @@ class ImageDataset(_SequenceDataset, _ImageBase):
     """
 
     _default_obs = {"image": "img", "agent_pos": ("state", 0, 2)}
+    _is_joined = False
 
 
 class LowdimDataset(_SequenceDataset, _LowdimBase):
@@ -264,18 +256,8 @@ class LowdimDataset(_SequenceDataset, _LowdimBase):
     Its constructor is that of ImageDataset.
     """
 
-    _default_obs = dict(enumerate(["keypoint", ("state", 0, 2)]))
-
-    def _join(self, parts: dict[Any, Any]) -> Any:
-        """Returns the parts joined along the last axis, in the library of the first one."""
-        arrays = list(parts.values())
-        first, *_ = arrays
-        torch = _memory.torch_module()
-        if isinstance(first, torch.Tensor):
-            return torch.cat(arrays, -1)
-        # JAX and NumPy 2 have this method, NumPy 1 does not.
-        namespace = getattr(first, "__array_namespace__", None)
-        return namespace().concat(arrays, axis=-1) if namespace else np.concatenate(arrays, -1)
+    _default_obs = ["keypoint", ("state", 0, 2)]
+    _is_joined = True
 
 
 class Loader(_Loader):
@@ -291,31 +273,16 @@ class Loader(_Loader):
     """
 
     def __init__(self, dataset: _SequenceDataset, **kwargs: Any) -> None:
-        d = dataset
         for name in ("num_workers", "persistent_workers", "pin_memory"):
             kwargs.pop(name, None)
-        if not d.train_mask.any():
+        if not dataset.train_mask.any():
             raise Misuse("the dataset has no episodes", hint="pass val_ratio=")
-        rows = {k: range(d.n_obs_steps) for k, _ in d._obs.values()}
-        rows[d._action[0]] = range(d.horizon)
-        super().__init__(
-            d.dataset,
-            episodes=d.dataset.episode_indices[d.train_mask].tolist(),
-            keys=list(rows),
-            windows=Windows(rows=rows),
-            images=Images(dtype="float32"),
-            order=Order(pad_before=d.pad_before, pad_after=d.pad_after),
-            **kwargs,
-        )
-        self._assemble = d._assemble
+        super().__init__(dataset.dataset, **dataset._options(), **kwargs)
+        self._assemble = dataset._assemble
 
     def _next_batch(self, epoch: int) -> Any:
         """Returns the next batch in diffusion_policy's form, or None at the end of the epoch."""
         taken = super()._next_batch(epoch)
         if taken is not None:
-            values = {}
-            for key, v in taken.batch.items():
-                is_image = v.ndim > 4  # (B, T, C, H, W)
-                values[key] = v if is_image else v.reshape(*v.shape[:2], -1)
-            taken.batch = self._assemble(values)
+            taken.batch = self._assemble(taken.batch)
         return taken

@@ -127,13 +127,20 @@ def openpi_loader():
 # diffusion_policy: windows of 16 steps with an image, from a replay buffer in RAM.
 
 
+def from_ram(loader):
+    """Returns the batches of a loader after ten epochs, which start workers and fill buffers."""
+    batches = endless(loader, lambda b: len(b["action"]))
+    for _ in range(10 * len(loader)):
+        next(batches)
+    return batches, len(loader)
+
+
 @runner("diffusion_policy", "diffusion_policy")
 def diffusion_policy():
     from diffusion_policy.dataset.pusht_image_dataset import PushTImageDataset
 
     dataset = PushTImageDataset(a.uri, horizon=16, pad_before=1, pad_after=7, seed=42)
-    loader = common.torch_loader(dataset, a, shuffle=True)
-    return endless(loader, lambda b: len(b["action"])), len(loader)
+    return from_ram(common.torch_loader(dataset, a, shuffle=True))
 
 
 @runner("diffusion_policy", "robocache", "robocache-item")
@@ -147,7 +154,7 @@ def diffusion_policy_adapter():
         loader = ours.Loader(
             dataset, batch_size=a.batch_size, shuffle=True, cache="ram", threads=a.workers
         )
-    return endless(loader, lambda b: len(b["action"])), len(loader)
+    return from_ram(loader)
 
 
 # OpenVLA: Bridge with its own settings: single steps, normalized by quantiles, 224×224 by lanczos3,
