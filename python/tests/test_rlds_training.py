@@ -136,6 +136,45 @@ def test_windows_repeat_the_first_kept_step() -> None:
     assert (got["action"][0] == got["action"][0, 2]).all()
 
 
+def test_long_windows_repeat_the_first_step_and_end_neutral() -> None:
+    windows = {"window_size": 5, "future_action_window_size": 2}
+    data, _, _ = rlds_training.make_single_dataset(
+        bridge(), train=True, traj_transform_kwargs=windows
+    )
+    single, _, _ = rlds_training.make_single_dataset(bridge(), train=True)
+    for got, want, _ in zip(data, single, range(3)):
+        steps = np.arange(8)[:, None] + np.arange(-4, 3)
+        chunks = want["action"][:, 0][np.clip(steps, 0, 7)]
+        chunks[steps > 7, :6] = 0
+        assert np.array_equal(got["action"], chunks)
+        seen = np.maximum(steps[:, :5], 0)
+        assert np.array_equal(
+            got["observation"]["proprio"], want["observation"]["proprio"][seen, 0]
+        )
+        images = want["observation"]["image_primary"][seen, 0]
+        assert np.array_equal(got["observation"]["image_primary"], images)
+
+
+def test_datasets_leave_out_different_rows() -> None:
+    raw = {"standardize_fn": None, "state_obs_keys": ["state", None]}
+    data, _, _ = rlds_training.make_interleaved_dataset(
+        [bridge(), bridge(**raw)], train=True, batch_size=50, shuffle=False
+    )
+    stored = robocache.MapDataset(dataset_path("bridge_rlds/bridge_dataset"), split="train")
+    index = np.arange(len(stored)).reshape(25, 10)
+    pixels = np.asarray(stored.batch(range(len(stored)))["observation.image_0"])
+    pixels = pixels.transpose(0, 2, 3, 1)
+    taken: dict[bool, list[np.ndarray]] = {False: [], True: []}
+    for got, _ in zip(data, range(9)):
+        for image, step in zip(
+            got["observation"]["image_primary"][:, 0], got["observation"]["timestep"][:, 0]
+        ):
+            (row,) = [int(i) for i in np.flatnonzero((pixels == image).all((1, 2, 3)))][:1]
+            taken[bool(index.ravel()[row] % 10 == step)].append(row)
+    assert {r % 10 for r in taken[False]} == set(range(1, 9))
+    assert {r % 10 for r in taken[True]} == set(range(10))
+
+
 def test_modes_of_normalization() -> None:
     raw = {"standardize_fn": None, "language_key": None, "state_obs_keys": ["state"]}
     x = np.asarray(
@@ -164,6 +203,7 @@ def test_modes_of_normalization() -> None:
         ({"depth_obs_keys": {"a": "d"}}, {}, robocache.Unsupported, "depth"),
         ({"nothing": 1}, {}, robocache.Misuse, "unknown keyword 'nothing'"),
         ({}, {"goal_relabeling_strategy": "uniform"}, robocache.Unsupported, "goal_relabeling"),
+        ({}, {"subsample_length": 7}, robocache.Unsupported, "subsample_length=7"),
         ({}, {"windows": 2}, robocache.Misuse, "unknown option 'windows'"),
         ({}, {"max_action": 1e-9}, robocache.Misuse, "no episode is left"),
     ],
