@@ -38,27 +38,27 @@ var discontinuitiesMetric = metric{
 	rule: &rule{code: "discontinuity", spread: 6, floor: 0.5, hint: hintLook},
 }
 
-// largestJumpMetric is the largest second difference of a channel of the state, in ranges. Known
-// failure: it grows with the speed and falls with the rate.
+// largestJumpMetric is the largest third difference of a channel of the state, in ranges: small for
+// smooth motion, and as large as the jump at rows that are missing. Known failure: contacts.
 var largestJumpMetric = metric{
 	Metric: Metric{
 		Name: "largest_jump", Group: GroupConsistency, Unit: "range", Worse: 1,
-		Summary: "The largest second difference of the state.",
+		Summary: "The largest third difference of the state.",
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		if x.motion == nil || x.motion.rows() < 3 {
+		if x.motion == nil || x.motion.rows() < 4 {
 			return math.NaN()
 		}
 		most := 0.0
 		for _, v := range x.motion.columns {
-			for i := 2; i < len(v); i++ {
-				most = max(most, math.Abs(v[i]-2*v[i-1]+v[i-2]))
+			for i := 3; i < len(v); i++ {
+				most = max(most, math.Abs(v[i]-v[i-3]-3*(v[i-1]-v[i-2])))
 			}
 		}
 		return most
 	},
-	rule: &rule{code: "jump", spread: 8, floor: 0.05, share: 0.5, hint: hintLook},
+	rule: &rule{code: "jump", spread: 6, floor: 0.01, share: 0.5, hint: hintLook},
 }
 
 // quickQuantile returns the quantile q of v, rounded to a value of v, and reorders v.

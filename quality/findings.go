@@ -38,10 +38,11 @@ const leastEpisodes = 8
 
 // normal is the usual range of a metric in a group of episodes.
 type normal struct {
-	median, limit float64 // limit is the largest usual deviation
-	count         int     // episodes in the group
-	isTask        bool    // whether the group is a task
-	isUpper       bool    // whether the value is above
+	median       float64
+	below, above float64 // the largest usual deviations
+	count        int     // episodes in the group
+	isTask       bool    // whether the group is a task
+	isUpper      bool    // whether the value is above
 }
 
 // complete computes the columns that depend on all rows.
@@ -128,14 +129,15 @@ func (t *Table) findingOf(row int, m *metric, n *normal) robocache.Finding {
 	if n.isTask {
 		group = "task"
 	}
-	bound := "at least " + formatValue(n.median-n.limit)
+	low, high := n.median-n.below, n.median+n.above
+	if m.rule.logarithmic {
+		low, high = n.median*math.Exp(-n.below), n.median*math.Exp(n.above)
+	}
+	bound := "at least " + formatValue(low)
 	if n.isUpper {
-		bound = "at most " + formatValue(n.median+n.limit)
+		bound = "at most " + formatValue(high)
 	}
 	value := t.Columns[m.Name][row]
-	if m.rule.logarithmic {
-		bound = "at most " + formatValue(n.median*math.Exp(n.limit))
-	}
 	unit := ""
 	if m.Unit != "" && m.Unit != "count" && m.Unit != "share" {
 		unit = " " + m.Unit
@@ -199,45 +201,50 @@ func (n *normal) exceeds(v float64, m *metric) bool {
 		d = math.Log(v) - math.Log(n.median)
 	}
 	n.isUpper = d > 0
-	switch {
-	case m.Worse > 0:
-		return d > n.limit
-	case m.Worse < 0:
-		return -d > n.limit
-	}
-	return math.Abs(d) > n.limit
+	return m.Worse >= 0 && d > n.above || m.Worse <= 0 && -d > n.below
 }
 
 // normalOf returns the usual range of the values of a group. It reorders them.
 func (r *rule) normalOf(values []float64, period float64) *normal {
-	n := &normal{median: medianOf(values), count: len(values)}
+	slices.Sort(values)
+	n := &normal{median: sortedQuantile(values, 0.5), count: len(values)}
+	least := max(r.floor, r.share*math.Abs(n.median))
+	if r.rows > 0 && period-period == 0 {
+		least = max(least, r.rows*period)
+	}
 	if r.logarithmic {
+		least = math.Log1p(r.share)
 		for i, v := range values {
 			values[i] = math.Log(v)
 		}
-		n.limit = max(r.spread*robustSpread(values), math.Log1p(r.share))
-		return n
 	}
-	n.limit = max(r.spread*robustSpread(values), r.floor, r.share*math.Abs(n.median))
-	if r.rows > 0 && period-period == 0 {
-		n.limit = max(n.limit, r.rows*period)
-	}
+	n.below, n.above = r.usualDeviations(values, least)
 	return n
 }
 
-// robustSpread returns an estimate of the standard deviation that outliers do not change: 1.4826
-// times the median absolute deviation; if that is 0, the range of the middle 80 % divided by 2.563.
-func robustSpread(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
+// tailShare is the largest share of a group that is unusual. A deviation that more episodes share
+// belongs to the distribution.
+const tailShare = 0.1
+
+// usualDeviations returns the largest usual deviations of ascending values from their median, to
+// both sides: spread times 1.4826 times the median absolute deviation, and at least least. If more
+// than tailShare of the values exceed a limit, the distribution has a long tail: then the limit is
+// at least spread times the distance of the 20th or 80th percentile, divided by 0.8416.
+func (r *rule) usualDeviations(sorted []float64, least float64) (below, above float64) {
 	median := sortedQuantile(sorted, 0.5)
 	deviation := make([]float64, len(sorted))
 	for i, v := range sorted {
 		deviation[i] = math.Abs(v - median)
 	}
-	if s := 1.4826 * medianOf(deviation); s > 0 {
-		return s
+	limit := max(r.spread*1.4826*medianOf(deviation), least)
+	below, above = limit, limit
+	if median-sortedQuantile(sorted, tailShare) > limit {
+		below = max(limit, r.spread*(median-sortedQuantile(sorted, 0.2))/0.8416)
 	}
-	return (sortedQuantile(sorted, 0.9) - sortedQuantile(sorted, 0.1)) / 2.563
+	if sortedQuantile(sorted, 1-tailShare)-median > limit {
+		above = max(limit, r.spread*(sortedQuantile(sorted, 0.8)-median)/0.8416)
+	}
+	return below, above
 }
 
 // finiteValues returns the values of some rows that are not NaN; nil rows are all.

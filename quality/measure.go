@@ -271,7 +271,7 @@ func (m *measurement) finishRow(ctx context.Context, i int) error {
 	m.mu.Lock()
 	m.isDone[i] = true
 	m.unsaved = append(m.unsaved, i)
-	isFull := len(m.unsaved) >= partRows
+	isFull := len(m.unsaved) >= max(partRows, len(m.positions)/maxParts)
 	m.mu.Unlock()
 	if isFull {
 		return m.savePart(ctx)

@@ -2,28 +2,30 @@ package quality
 
 import "math"
 
-// motionNoiseMetric is the noise of the state: the median of |x[i] − 2x[i−1] + x[i−2]| of each
-// channel, divided by 0.6745·√6 as for white noise; the largest of all channels counts. Known
-// failure: fast motion at a low rate counts as noise.
+// motionNoiseMetric is the noise of the state: the median of the absolute sixth differences of each
+// channel, divided by 0.6745·√924 as for white noise; the largest of all channels counts. Smooth
+// motion adds little to sixth differences. Known failure: motion with contacts at a low rate counts
+// as noise, and quantised values too.
 var motionNoiseMetric = metric{
 	Metric: Metric{
 		Name: "noise", Group: GroupMotion, Unit: "range", Worse: 1,
-		Summary: "The standard deviation of white noise that would explain the second differences.",
-		Source:  "robust difference estimator: Gasser et al., Biometrika 73(3), 1986",
+		Summary: "The standard deviation of white noise that would explain the sixth differences.",
+		Source:  "difference estimator: Gasser et al., Biometrika 73(3), 1986; here of order 6",
 	},
 	measure: func(x *recording) float64 {
-		if x.motion == nil || x.motion.rows() < 4 {
+		if x.motion == nil || x.motion.rows() < 8 {
 			return math.NaN()
 		}
 		worst := 0.0
-		second := make([]float64, x.motion.rows()-2)
+		rough := make([]float64, x.motion.rows()-6)
 		for _, v := range x.motion.columns {
-			for i := range second {
-				second[i] = math.Abs(v[i+2] - 2*v[i+1] + v[i])
+			for i := range rough {
+				w := v[i : i+7 : i+7]
+				rough[i] = math.Abs(w[0] + w[6] - 6*(w[1]+w[5]) + 15*(w[2]+w[4]) - 20*w[3])
 			}
-			worst = max(worst, quickQuantile(second, 0.5)/(0.6745*math.Sqrt(6)))
+			worst = max(worst, quickQuantile(rough, 0.5)/(0.6745*math.Sqrt(924)))
 		}
 		return worst
 	},
-	rule: &rule{code: "noisy", spread: 5, floor: 1e-4, share: 0.3, hint: hintLook},
+	rule: &rule{code: "noisy", spread: 5, floor: 1e-6, share: 0.4, hint: hintLook},
 }

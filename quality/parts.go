@@ -16,8 +16,11 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// partRows is the number of rows after which unfinished work is saved.
-const partRows = 256
+// Unfinished work is saved after partRows rows, or in maxParts parts if there are more rows.
+const (
+	partRows = 256
+	maxParts = 256
+)
 
 // partSuffix ends the name of the folder of unfinished work.
 const partSuffix = ".parts"

@@ -87,6 +87,7 @@ func TestQualityEqual(t *testing.T) {
 	}
 	dst := filepath.Join(t.TempDir(), "out")
 	job := shard.Job{Name: "quality", Source: src, Destination: dst, Frames: "all"}
+	job.Convert.Options = map[string]string{"frames": "all"} // as the command line passes them
 	c := all(t, plan(t, job, 4))
 	got, err := os.ReadFile(filepath.Join(dst, "quality.parquet"))
 	if err != nil || c.Episodes != 9 {

@@ -47,11 +47,7 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, err
 	}
-	hash, err := job.jobHash()
-	if err != nil {
-		return nil, err
-	}
-	m := &Manifest{Version: manifestVersion, Tool: opt.Tool, Job: job, JobHash: hash}
+	m := &Manifest{Version: manifestVersion, Tool: opt.Tool, Job: job}
 	if m.Inputs, err = listInputs(ctx, &job); err != nil {
 		return nil, err
 	}
@@ -66,6 +62,10 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	}
 	w, err := kind.plan(ctx, m, src)
 	if err != nil {
+		return nil, err
+	}
+	// The plan of a job removes the options that it does not have.
+	if m.JobHash, err = m.Job.jobHash(); err != nil {
 		return nil, err
 	}
 	episodes, err := src.Info().EpisodePositions(m.Job.Convert.Episodes)
