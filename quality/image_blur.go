@@ -12,7 +12,7 @@ var blurMetric = metric{
 		Summary: "How much less sharp the images are than is usual for their camera.",
 		Source:  "Pech-Pacheco et al. 2000",
 	},
-	rule: &rule{code: "blurred", spread: 6, floor: 0.3, hint: hintLook},
+	rule: &rule{code: "blurred", spread: 4, floor: 0.1, hint: hintLook},
 }
 
 // blur returns the mean of −log2(1 + variance of the Laplacian) of the frames that are not black.

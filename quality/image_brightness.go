@@ -9,7 +9,7 @@ var brightnessMetric = metric{
 		Summary: "How far the mean brightness is from that of the camera in the set.",
 		Source:  "difference of means",
 	},
-	rule: &rule{code: "exposure", spread: 6, floor: 8, hint: hintLook},
+	rule: &rule{code: "exposure", spread: 4.5, floor: 2, hint: hintLook},
 }
 
 // brightness returns the mean level of the frames that are not black.

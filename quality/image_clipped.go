@@ -9,7 +9,7 @@ var clippedMetric = metric{
 		Summary: "Share of over- or underexposed pixels, above what is usual for the camera.",
 		Source:  "histogram",
 	},
-	rule: &rule{code: "clipped-images", spread: 6, floor: 0.03, hint: hintLook},
+	rule: &rule{code: "clipped-images", spread: 6, floor: 0.01, hint: hintLook},
 }
 
 // clippedPixels returns the mean share of clipped points of the frames that are not black.

@@ -1,9 +1,10 @@
 package quality
 
-// frozenMetric is the longest run of frames that do not change while the robot moves. Unit: frames.
-// A frame does not change if at most one point of 64 × 64 differs by more than 10 levels, and the
-// mean difference is at most 0.75 levels. Source: FFmpeg's freezedetect, with the motion of the
-// robot added. Known failure: a camera that cannot see the robot is frozen if it has no noise.
+import "slices"
+
+// frozenMetric is the longest run of frames that do not change while the robot moves and the image
+// changes nearby: see unchangedFrames. Unit: frames. Source: FFmpeg's freezedetect, with the motion
+// of the robot added. Known failure: a camera that sees the robot only at times is frozen at others.
 var frozenMetric = metric{
 	Metric: Metric{
 		Name: "frozen_frames", Group: GroupImages, Unit: "frames", Worse: 1,
@@ -22,19 +23,54 @@ const (
 	frameUnchanged                    // it shows the same although the robot moves
 )
 
-// unchangedFrames classifies frames. x may be nil: the robot then always moves.
+const (
+	changeWindow = 12    // frames before and after by which a frame is judged
+	usualShare   = 0.25  // of the usual change, below which a frame does not change
+	visibleShare = 0.004 // of the points; a smaller usual change says nothing
+)
+
+// unchangedFrames classifies frames. A frame rests if the share of points that differ by more than 10
+// levels is below a quarter of the usual share: the 75th percentile of the frames around. A codec alters
+// many points, but few by that much. A run of resting frames is unchanged where the robot moves, if
+// the frames before and after it change by at least half of the usual share: a motion that ends or
+// begins does so gradually. x may be nil: the robot then always moves.
 func unchangedFrames(frames []frameFacts, x *recording) []frameChange {
 	moving := x.movingAt(len(frames))
+	usual := usualChange(frames)
 	out := make([]frameChange, len(frames))
+	rests := make([]bool, len(frames))
 	for i := range frames {
-		f := &frames[i]
-		switch isMoving := moving(f.row); {
-		case f.change-f.change != 0: // no previous frame
-		case f.change > 0.75 || f.changed*gridSide*gridSide > 2:
+		if f := &frames[i]; f.changed == f.changed && usual[i] >= visibleShare {
 			out[i] = frameChanged
-		case isMoving:
-			out[i] = frameUnchanged
+			rests[i] = float64(f.changed) <= usualShare*usual[i]
 		}
+	}
+	isAbrupt := func(i int, usual float64) bool { return float64(frames[i].changed) >= usual/2 }
+	for _, r := range runsOf(rests) {
+		before := r.from > 0 && isAbrupt(r.from-1, usual[r.from])
+		after := r.to == len(frames) || isAbrupt(r.to, usual[r.to-1])
+		for i := r.from; before && after && i < r.to; i++ {
+			if moving(frames[i].row) {
+				out[i] = frameUnchanged
+			}
+		}
+	}
+	return out
+}
+
+// usualChange returns for each frame the 75th percentile of the changed share of the frames around.
+func usualChange(frames []frameFacts) []float64 {
+	out := make([]float64, len(frames))
+	near := make([]float64, 0, 2*changeWindow)
+	for i := range frames {
+		near = near[:0]
+		for k := max(0, i-changeWindow); k <= min(i+changeWindow, len(frames)-1); k++ {
+			if v := float64(frames[k].changed); v == v && k != i {
+				near = append(near, v)
+			}
+		}
+		slices.Sort(near)
+		out[i] = sortedQuantile(near, 0.75)
 	}
 	return out
 }

@@ -25,7 +25,8 @@ func glitchedFrames(frames []frameFacts) float64 {
 	n := 0.0
 	for i := 1; i+1 < len(frames); i++ {
 		in, out := float64(frames[i].change), float64(frames[i+1].change)
-		base := 3 * localChange(frames, i, i+1)
+		change := func(f *frameFacts) float32 { return f.change }
+		base := 3 * (localMedian(frames, i, i+1, change) + 0.25)
 		n += oneIf(in > base && out > base && float64(frames[i+1].change2) < min(in, out)/2)
 	}
 	return n

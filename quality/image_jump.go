@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// jumpMetric is the largest log2 ratio of a frame's difference to the previous frame and the median
-// difference of the 8 frames around it. Unit: octaves; frames that were dropped in a motion of
-// constant speed give log2(dropped + 1). Source: none. Known failure: sudden motion and light.
+// jumpMetric is the largest log2 ratio of the share of points that a frame changes and the median
+// share of the 8 frames around it. Unit: octaves. Source: none. Known failure: sudden motion and
+// light.
 var jumpMetric = metric{
 	Metric: Metric{
 		Name:     "frame_jump",
@@ -28,22 +28,22 @@ func frameJump(frames []frameFacts) float64 {
 	}
 	largest := 0.0
 	for i := range frames {
-		if base := localChange(frames, i, i); base == base {
-			if v := math.Log2(float64(frames[i].change) / base); v > largest {
-				largest = v
-			}
+		base := localMedian(frames, i, i, func(f *frameFacts) float32 { return f.changed })
+		const floor = 2 * visibleShare
+		if v := math.Log2((float64(frames[i].changed) + floor) / (base + floor)); v > largest {
+			largest = v
 		}
 	}
 	return largest
 }
 
-// localChange returns the median difference of the 4 frames before from and the 4 after to, plus a
-// quarter of a level. It is NaN if fewer than 4 are known.
-func localChange(frames []frameFacts, from, to int) float64 {
+// localMedian returns the median of a value of the 4 frames before from and the 4 after to. It is NaN
+// if fewer than 4 are known.
+func localMedian(frames []frameFacts, from, to int, value func(f *frameFacts) float32) float64 {
 	var near [8]float32
 	n := 0
 	for i := max(from-4, 0); i <= min(to+4, len(frames)-1); i++ {
-		if v := frames[i].change; (i < from || i > to) && v == v {
+		if v := value(&frames[i]); (i < from || i > to) && v == v {
 			near[n] = v
 			n++
 		}
@@ -52,5 +52,5 @@ func localChange(frames []frameFacts, from, to int) float64 {
 		return nan
 	}
 	slices.Sort(near[:n])
-	return float64(near[n/2]) + 0.25
+	return float64(near[n/2])
 }

@@ -10,7 +10,6 @@ const (
 	blockColumns = 8
 	blockRows    = 6
 	blockCount   = blockColumns * blockRows
-	blockEvery   = 4  // frames between two that enter the blocks
 	changedBy    = 10 // levels; a smaller change of a point may be the codec's
 )
 
@@ -28,6 +27,7 @@ type frameFacts struct {
 	change   float32 // mean absolute difference to the previous frame; NaN for the first
 	change2  float32 // … to the frame before the previous one
 	changed  float32 // share of the points that differ by more than changedBy
+	light    float32 // median change of the blocks since the previous frame; NaN for the first
 	cb, cr   float32
 }
 
@@ -44,6 +44,8 @@ type cameraMeter struct {
 	held           int    // number of valid previous frames: 0 to 2
 	lastRow        int
 	blockOf        []uint8
+	blockPoints    [blockCount]int // number of points of each block
+	lastBlocks     [blockCount]float64
 	blocks         blockMeter
 }
 
@@ -73,9 +75,7 @@ func (m *cameraMeter) add(f *frameSample) {
 				m.prints = append(m.prints, gridHash(m.new, m.columns, m.rows))
 			}
 		}
-		if len(m.facts)%blockEvery == 0 {
-			m.blocks.addGrid(m.new, m.blockOf, levelScale(f))
-		}
+		m.addBlocks(f, &s)
 		m.old, m.grid, m.new = m.grid, m.new, m.old
 		m.held = min(m.held+1, 2)
 	}
@@ -94,11 +94,36 @@ func (m *cameraMeter) resize(width, height int) {
 	n := m.columns * m.rows
 	m.grid, m.old, m.new = make([]byte, n), make([]byte, n), make([]byte, n)
 	m.blockOf = make([]uint8, n)
+	m.blockPoints = [blockCount]int{}
 	for i := range m.blockOf {
 		m.blockOf[i] = uint8(
 			i/m.columns*blockRows/m.rows*blockColumns + i%m.columns*blockColumns/m.columns,
 		)
+		m.blockPoints[m.blockOf[i]]++
 	}
+}
+
+// addBlocks accumulates the mean levels of the blocks. It sets the change of light: the median change
+// of a block since the previous frame, which local motion does not alter.
+func (m *cameraMeter) addBlocks(f *frameSample, s *frameFacts) {
+	var sums [blockCount]int
+	for i, v := range m.new {
+		sums[m.blockOf[i]] += int(v)
+	}
+	var means [blockCount]float64
+	changes := make([]float64, 0, blockCount)
+	for k, sum := range sums {
+		if m.blockPoints[k] > 0 {
+			means[k] = levelScale(f) * float64(sum) / float64(m.blockPoints[k])
+			changes = append(changes, means[k]-m.lastBlocks[k])
+		}
+	}
+	s.light = float32(math.NaN())
+	if m.held > 0 {
+		s.light = float32(medianOf(changes))
+	}
+	m.lastBlocks = means
+	m.blocks.addBlocks(&means)
 }
 
 // gridStep returns the distance of the points of the grid, in pixels.

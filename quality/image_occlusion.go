@@ -26,15 +26,9 @@ type blockMeter struct {
 	sum, squares [blockCount]float64
 }
 
-// addGrid accumulates the blocks of a frame.
-func (b *blockMeter) addGrid(grid []byte, blockOf []uint8, scale float64) {
-	var sum, n [blockCount]int
-	for i, v := range grid {
-		sum[blockOf[i]] += int(v)
-		n[blockOf[i]]++
-	}
-	for k := range sum {
-		mean := scale * float64(sum[k]) / float64(max(n[k], 1))
+// addBlocks accumulates the blocks of a frame.
+func (b *blockMeter) addBlocks(means *[blockCount]float64) {
+	for k, mean := range means {
 		b.sum[k] += mean
 		b.squares[k] += mean * mean
 	}

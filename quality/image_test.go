@@ -143,10 +143,11 @@ func TestFrameMetrics(t *testing.T) {
 // A frame that is skipped during a motion jumps by the ratio of the differences.
 func TestFrameJump(t *testing.T) {
 	facts := make([]frameFacts, 20)
+	const floor = 2 * visibleShare
 	for i := range facts {
-		facts[i].change = 8
+		facts[i].changed = 0.05
 	}
-	facts[10].change = 8.25 * 4
+	facts[10].changed = 4*(0.05+floor) - floor
 	expectNear(t, "jump", frameJump(facts), 2, 1e-6)
 	if v := frameJump(facts[:4]); v == v {
 		t.Errorf("too few frames: %v, want NaN", v)
@@ -162,16 +163,16 @@ func TestBlur(t *testing.T) {
 
 // Frames count as frozen only in rows in which the robot moves.
 func TestFrozenNeedsMotion(t *testing.T) {
-	facts := make([]frameFacts, 20)
+	facts := make([]frameFacts, 40)
 	for i := range facts {
-		facts[i] = frameFacts{row: i, change: 5, changed: 0.1}
-		if i >= 5 && i < 15 {
-			facts[i].change, facts[i].changed = 0, 0
+		facts[i] = frameFacts{row: i, changed: 0.1}
+		if i >= 15 && i < 25 {
+			facts[i].changed = 0.0005
 		}
 	}
-	x := &recording{speed: make([]float64, 20)}
+	x := &recording{speed: make([]float64, 40)}
 	for i := range x.speed {
-		if i < 9 || i > 16 {
+		if i < 19 || i > 26 {
 			x.speed[i] = 1
 		}
 	}

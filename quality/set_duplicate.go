@@ -36,9 +36,9 @@ var duplicateOfMetric = metric{
 	},
 }
 
-// mirroredMetric is duplicate for the absolute values of the standardized trajectories, so that
-// axes may be mirrored about their mean. It is 0 for plain duplicates. Known failure: motions that
-// are symmetric about the mean.
+// mirroredMetric is duplicate for the absolute differences to the mean of the episode, so that axes
+// may be mirrored. Unit: octaves. Source: as duplicate. It is 0 for plain duplicates. Known failure:
+// motions that are symmetric.
 var mirroredMetric = metric{
 	Metric: Metric{
 		Name: "mirrored", Group: GroupSet, Unit: "octaves", Worse: 1,

@@ -58,15 +58,26 @@ func isFinite32(values []float32) bool {
 }
 
 // standardize writes the trajectory of a row to dst, with mean 0 and deviation 1 over the set. A
-// folded trajectory has the absolute values, which a mirrored episode shares.
+// folded trajectory has the absolute differences to the mean of the episode, which an episode that
+// is mirrored about any center shares.
 func (p *pointSet) standardize(row int, folded bool, dst []float32) {
 	dims := len(p.center)
-	for i, x := range p.table.Sketch(row) {
-		v := (float64(x) - p.center[i%dims]) * p.inverse[i%dims]
+	raw := p.table.Sketch(row)
+	for d := range dims {
+		center := p.center[d]
 		if folded {
-			v = math.Abs(v)
+			center = 0
+			for i := d; i < len(raw); i += dims {
+				center += float64(raw[i]) / float64(p.points)
+			}
 		}
-		dst[i] = float32(v)
+		for i := d; i < len(raw); i += dims {
+			v := (float64(raw[i]) - center) * p.inverse[d]
+			if folded {
+				v = math.Abs(v)
+			}
+			dst[i] = float32(v)
+		}
 	}
 }
 
