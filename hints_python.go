@@ -145,6 +145,7 @@ var pythonCalls = []string{
 	"doctor",
 	"causality",
 	"find",
+	"diff",
 	"convert",
 	"stats",
 	"pull",

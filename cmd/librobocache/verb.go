@@ -39,6 +39,7 @@ var verbCalls = map[string]verbCall{
 	"inspect":      callVerb(inspectVerb),
 	"doctor":       callVerb(verbs.Doctor),
 	"causality":    callVerb(verbs.ReportCausality),
+	"diff":         callVerb(verbs.Diff),
 	"convert":      callVerb(verbs.Convert),
 	"stats":        callVerb(verbs.Stats),
 	"pull":         callVerb(verbs.Pull),

@@ -19,6 +19,7 @@ var requests = map[string]any{
 	"doctor":            &verbs.DoctorRequest{},
 	"causality":         &verbs.CausalityRequest{},
 	"find":              &verbs.FindRequest{},
+	"diff":              &verbs.DiffRequest{},
 	"stats":             &verbs.StatsRequest{},
 	"plot":              &verbs.PlotRequest{},
 	"convert":           &verbs.ConvertRequest{},

@@ -66,6 +66,7 @@ More names:
   pool_statistics those of several datasets together.
 - find searches episodes and rows by expressions over signals.
 - causality reports which observations use samples that a robot does not have yet.
+- diff reports how a dataset differs from another one, also in another format.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
   has resample, fuse and voxelize.
@@ -98,7 +99,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 if TYPE_CHECKING:
     from . import datasets as datasets, live as live
     from ._find import find
-    from ._verbs import causality, convert, doctor, inspect, pull, push, stats
+    from ._verbs import causality, convert, diff, doctor, inspect, pull, push, stats
     from ._window_statistics import pool_statistics, window_statistics
     from .compat import (
         check_installation as check_installation,
@@ -179,6 +180,7 @@ __all__ = [
     "doctor",
     "causality",
     "find",
+    "diff",
     "convert",
     "stats",
     "window_statistics",
@@ -227,7 +229,7 @@ _MODULES_OF_NAMES = {
     "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor causality convert stats pull push",
+    "_verbs": "inspect doctor causality diff convert stats pull push",
     "_find": "find",
     "_window_statistics": "window_statistics pool_statistics",
     "contract": "Contract",
