@@ -127,7 +127,8 @@ func findAnchors(a, b []uint64) rowRuns {
 
 // longestAscending returns a longest subsequence of pairs, which ascend in a, that ascends in b.
 func longestAscending(pairs []pair) []pair {
-	ends := []int{}                   // by length-1: the pair with the least b that ends such a sequence
+	// ends holds, by length-1, the pair with the least b that ends such a sequence
+	ends := []int{}
 	before := make([]int, len(pairs)) // the previous pair of the best sequence that ends here
 	for i, p := range pairs {
 		k := sort.Search(len(ends), func(k int) bool { return pairs[ends[k]].b >= p.b })
