@@ -149,6 +149,7 @@ var pythonCalls = []string{
 	"causality",
 	"find",
 	"quality",
+	"diff",
 	"convert",
 	"stats",
 	"pull",

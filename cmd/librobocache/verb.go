@@ -40,6 +40,7 @@ var verbCalls = map[string]verbCall{
 	"doctor":       callVerb(verbs.Doctor),
 	"causality":    callVerb(verbs.ReportCausality),
 	"quality":      callVerb(qualityVerb),
+	"diff":         callVerb(verbs.Diff),
 	"convert":      callVerb(verbs.Convert),
 	"stats":        callVerb(verbs.Stats),
 	"pull":         callVerb(verbs.Pull),

@@ -142,6 +142,7 @@ var allowed = map[string][]string{
 
 	"mapping":  {"", "kernel", "internal/crash", "internal/jsonmeta"},
 	"diagnose": {"", "video", "internal/crash"},
+	"diff":     {"", "video", "internal/crash"},
 	"convert":  {"", "store", "align", "internal/crash"},
 	"query":    {"", "store", "quality", "format", "internal/flags", "internal/crash"},
 	"edit": {
@@ -235,6 +236,7 @@ var allowed = map[string][]string{
 		"stats",
 		"mapping",
 		"diagnose",
+		"diff",
 		"convert",
 		"query",
 		"edit",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/diff"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/quality"
@@ -40,6 +41,7 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 		string(stats.AllFrames),
 		string(stats.NoFrames),
 	),
+	"diff --frames": oneOf(diff.FramesPackets, diff.FramesPixels, diff.FramesNone),
 	"--codec":       oneOf(string(video.AV1), string(video.H264), string(video.HEVC)),
 	"--video-codec": oneOf("copy", string(video.AV1), string(video.H264), string(video.HEVC)),
 	"--images":      oneOf("video", "images"),

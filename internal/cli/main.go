@@ -114,6 +114,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 	root.AddCommand(
 		newInspect(),
 		newDoctor(),
+		newDiff(),
 		newCausality(),
 		newQuality(),
 		newStats(),

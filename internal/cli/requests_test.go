@@ -20,6 +20,7 @@ var requests = map[string]any{
 	"causality":         &verbs.CausalityRequest{},
 	"find":              &verbs.FindRequest{},
 	"quality":           &verbs.QualityRequest{},
+	"diff":              &verbs.DiffRequest{},
 	"stats":             &verbs.StatsRequest{},
 	"plot":              &verbs.PlotRequest{},
 	"convert":           &verbs.ConvertRequest{},

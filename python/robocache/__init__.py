@@ -67,6 +67,7 @@ More names:
 - find searches episodes and rows by expressions over signals.
 - quality measures every episode and lists those that differ from the others.
 - causality reports which observations use samples that a robot does not have yet.
+- diff reports how a dataset differs from another one, also in another format.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
   has resample, fuse and voxelize.
@@ -100,7 +101,7 @@ if TYPE_CHECKING:
     from . import datasets as datasets, live as live
     from ._find import find
     from ._quality import quality
-    from ._verbs import causality, convert, doctor, inspect, pull, push, stats
+    from ._verbs import causality, convert, diff, doctor, inspect, pull, push, stats
     from ._window_statistics import pool_statistics, window_statistics
     from .compat import (
         check_installation as check_installation,
@@ -182,6 +183,7 @@ __all__ = [
     "causality",
     "find",
     "quality",
+    "diff",
     "convert",
     "stats",
     "window_statistics",
@@ -231,7 +233,7 @@ _MODULES_OF_NAMES = {
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
     "_quality": "quality",
-    "_verbs": "inspect doctor causality convert stats pull push",
+    "_verbs": "inspect doctor causality diff convert stats pull push",
     "_find": "find",
     "_window_statistics": "window_statistics pool_statistics",
     "contract": "Contract",

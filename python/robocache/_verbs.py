@@ -23,6 +23,7 @@ __all__ = [
     "inspect",
     "doctor",
     "causality",
+    "diff",
     "convert",
     "stats",
     "pull",
@@ -36,6 +37,9 @@ __all__ = [
     "Diagnosis",
     "Causality",
     "StreamCausality",
+    "Differences",
+    "EpisodeChange",
+    "StreamChange",
     "Conversion",
     "Pulled",
     "Pushed",
@@ -310,6 +314,87 @@ class Causality(Result):
     _parts = {"streams": StreamCausality, "findings": Finding}
 
 
+class StreamChange(Result):
+    """A stream of a matched episode that differs.
+
+    Attributes:
+        key: The name of the stream in A.
+        what: "values", "text", "packets", "pixels", "shape" or "lacking".
+        rows: The number of matched rows that differ.
+        first_row: The first of them in A. -1 if there is none.
+        max_difference: The largest difference of a number. None if none can be computed.
+        psnr_db: {"min", "mean"} of the frames, if they were decoded.
+        removed_rows: Rows that only A has, if the stream has its own clock.
+        added_rows: Rows that only B has, if the stream has its own clock.
+    """
+
+    key: str
+    what: str
+    rows: int
+    first_row: int
+    max_difference: float | None
+    psnr_db: dict[str, float] | None
+    removed_rows: int | None
+    added_rows: int | None
+
+
+class EpisodeChange(Result):
+    """A matched episode that differs.
+
+    Attributes:
+        a: The index of the episode in A.
+        b: The index of the episode in B.
+        rows: {"a", "b", "removed_head", "removed_middle", "removed_tail", "added_head",
+            "added_middle", "added_tail"}.
+        tasks: {"name", "a", "b"}, if tasks differ.
+        timestamps: {"rows", "max_difference_s"}, if timestamps differ.
+        streams: The streams that differ.
+    """
+
+    a: int
+    b: int
+    rows: dict[str, int]
+    tasks: dict[str, Any] | None
+    timestamps: dict[str, Any] | None
+    streams: list[StreamChange]
+    _parts = {"streams": StreamChange}
+
+
+class Differences(Result):
+    """How a dataset differs from another one: the answer of diff.
+
+    Attributes:
+        a: {"uri", "format", "version", "num_episodes", "num_frames"} of the first dataset.
+        b: The same of the second dataset.
+        different: Whether anything differs.
+        frames: How cameras were compared: "packets", "pixels" or "none".
+        counts: {"equal", "changed", "moved", "added", "removed"}.
+        metadata: One dict per property that differs: name, a, b.
+        features: One dict per feature that differs: key, change, to, properties.
+        statistics: One dict per stored statistic that differs: key, name, max_difference.
+        added: One dict per episode that only B has: episode_index, length, tasks.
+        removed: One dict per episode that only A has.
+        moved: One dict per run of episodes with other numbers: a, b, count.
+        changed: The matched episodes that differ.
+        notes: What could not be compared.
+    """
+
+    a: dict[str, Any]
+    b: dict[str, Any]
+    different: bool
+    frames: str
+    counts: dict[str, int]
+    metadata: list[dict[str, Any]]
+    features: list[dict[str, Any]]
+    statistics: list[dict[str, Any]]
+    added: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
+    moved: list[dict[str, Any]]
+    changed: list[EpisodeChange]
+    notes: list[str]
+    _parts = {"changed": EpisodeChange}
+
+
 class Conversion(Result):
     """The result of a conversion: the answer of convert.
 
@@ -559,6 +644,45 @@ def causality(
     """
     given = {"hz": hz, "align": align, **options}
     return Causality(run_verb("causality", [_checks.path_text(uri)], given, progress))
+
+
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    frames: str = "packets",
+    progress: bool | None = None,
+    **options: Any,
+) -> Differences:
+    """Reports how dataset b differs from dataset a. Their formats may differ.
+
+    Episodes are matched by content, not by number. The GIL is free during the call. Ctrl-C stops
+    the work.
+
+    Args:
+        a: A path or URI of any readable format.
+        b: The same of the other dataset.
+        frames: How cameras are compared: "packets" (coded bytes), "pixels" (decodes frames whose
+            bytes differ) or "none". Default "packets".
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache diff --help`, with _ in place of -: threads=, rows_hz=,
+            format=, map= and so on.
+
+    Returns:
+        A Differences. Its different is False if the datasets are equal.
+
+    Raises:
+        NotFound: A dataset does not exist.
+        Malformed: An episode cannot be read.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        for change in robocache.diff("before", "after").changed:
+            print(change.a, change.rows, [s.key for s in change.streams])
+    """
+    given = {"frames": frames, **options}
+    paths = [_checks.path_text(a), _checks.path_text(b)]
+    return Differences(run_verb("diff", paths, given, progress))
 
 
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
