@@ -145,12 +145,14 @@ test-zarr: native ## open written Zarr with zarr 2.12.0 and numcodecs 0.10.2 (in
 	$(GO) test -count=1 ./format/zarr
 
 # test-fast omits integration tests and sweeps over all kernels; -short reduces the others.
-SLOW_PACKAGES := /(shard|submit|view|kernel/cuda|kernel/conform|live/transport/dds|internal/e2e|internal/cli)(/|$$)
+SLOW_PACKAGES := /(shard|submit|view|selftest|kernel/cuda|kernel/conform|kernel/tests/sweep|live/transport/dds|internal/architecture|internal/e2e|internal/cli)(/|$$)
+# Tests of other packages that take seconds of CPU. The race detector runs them with -short.
+SLOW_TESTS := OnDevice$$|StayOnDevice|KeptFramesAreTheSame|BadFiles$$|LeRobotReadsIt|MP4Gaps|MP4Refuses|PoolQuality|MixtureKeepsItsShares
 test-fast: build ## run unit tests of Go and Python without peers: two minutes once built
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-fast-go test-fast-python
 
 test-fast-go:
-	$(GO) test -vet=off -short -timeout 10m $$($(GO) list ./... | grep -vE '$(SLOW_PACKAGES)')
+	$(GO) test -vet=off -short -skip '$(SLOW_TESTS)' -timeout 10m $$($(GO) list ./... | grep -vE '$(SLOW_PACKAGES)')
 	$(GO) test -C bench -vet=off -short -timeout 10m ./gpu ./report ./runners
 
 test-fast-python:

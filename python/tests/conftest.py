@@ -54,6 +54,7 @@ SLOW_MODULES = {
     "test_oldest_python",
     "test_ray",
     "test_release",
+    "test_ros2_node",
     "test_site",
     "test_train_data",
     "test_train_models",
