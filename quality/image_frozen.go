@@ -30,10 +30,11 @@ const (
 )
 
 // unchangedFrames classifies frames. A frame rests if the share of points that differ by more than 10
-// levels is below a quarter of the usual share: the 75th percentile of the frames around. A codec alters
-// many points, but few by that much. A run of resting frames is unchanged where the robot moves, if
-// the frames before and after it change by at least half of the usual share: a motion that ends or
-// begins does so gradually. x may be nil: the robot then always moves.
+// levels is below a quarter of the usual share: the 75th percentile of the frames around. A codec
+// alters many points, but few by that much. A run of resting frames is unchanged where the robot
+// moves, if one of the two frames before it changes by three quarters of the usual share, and the
+// frame after it by all of it: a motion that ends or begins does so gradually. x may be nil: the
+// robot then always moves.
 func unchangedFrames(frames []frameFacts, x *recording) []frameChange {
 	moving := x.movingAt(len(frames))
 	usual := usualChange(frames)
@@ -45,10 +46,12 @@ func unchangedFrames(frames []frameFacts, x *recording) []frameChange {
 			rests[i] = float64(f.changed) <= usualShare*usual[i]
 		}
 	}
-	isAbrupt := func(i int, usual float64) bool { return float64(frames[i].changed) >= usual/2 }
+	exceeds := func(i int, usual float64) bool { return float64(frames[i].changed) >= usual }
 	for _, r := range runsOf(rests) {
-		before := r.from > 0 && isAbrupt(r.from-1, usual[r.from])
-		after := r.to == len(frames) || isAbrupt(r.to, usual[r.to-1])
+		// A codec may refine the first repeated frame so much that it does not rest.
+		before := r.from > 0 && exceeds(r.from-1, 0.75*usual[r.from]) ||
+			r.from > 1 && exceeds(r.from-2, 0.75*usual[r.from])
+		after := r.to == len(frames) || exceeds(r.to, usual[r.to-1])
 		for i := r.from; before && after && i < r.to; i++ {
 			if moving(frames[i].row) {
 				out[i] = frameUnchanged

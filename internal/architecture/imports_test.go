@@ -183,6 +183,7 @@ var allowed = map[string][]string{
 		"internal/flags",
 		"internal/crash",
 	},
+	"quality/report": {"", "video", "inspect", "quality"},
 	"hub": {
 		"",
 		"store",

@@ -72,7 +72,8 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return misuseError(strconv.Quote(args[0]) +
-					": expected load, decode, ops, peers, formats, clients, soak, train, all or report")
+					": expected load, decode, ops, peers, formats, clients, soak, train, quality, all " +
+					"or report")
 			}
 			return cmd.Help()
 		},
@@ -86,6 +87,7 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		newClients(line),
 		newSoak(),
 		newTrain(line),
+		newQuality(line),
 		newAll(line),
 		newReport(line),
 	)
