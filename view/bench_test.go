@@ -99,31 +99,6 @@ func (d *numbers) Text(_ context.Context, _ string, rows []robocache.Row) ([]str
 	return out, nil
 }
 
-// torn is a numbers dataset with one unreadable episode.
-type torn struct{ *numbers }
-
-func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
-	if rows[0].Episode == 1 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "torn"}
-	}
-	return d.numbers.Gather(ctx, key, rows, dst)
-}
-
-// TestMeasuresOfATornSet: the measures of an unreadable episode are unknown, and the other episodes
-// are measured.
-func TestMeasuresOfATornSet(t *testing.T) {
-	x := newSet(0, torn{newNumbers(3, 100, 2)})
-	if err := x.measureMovement(t.Context()); err != nil || x.movement.err != nil ||
-		len(x.movement.jerk) != 3 {
-		t.Fatal(err, x.movement.err)
-	}
-	for e, v := range x.movement.jerk {
-		if math.IsNaN(v) != (e == 1) || math.IsNaN(x.movement.idle[e]) != (e == 1) {
-			t.Errorf("episode %d: jerk %v, idle %v", e, v, x.movement.idle[e])
-		}
-	}
-}
-
 // TestBudget prints the table of docs/view.md with the waiting times in the page. It uses the
 // installed program. make view-bench runs it.
 func TestBudget(t *testing.T) {

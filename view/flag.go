@@ -25,41 +25,68 @@ func (s *Server) readFlags(q *request) error {
 	return err
 }
 
-// writeFlag sets or removes the flag of an episode or of some of its rows. It writes the file of
-// flags if the caller named one. Flags belong to the first dataset.
-func (s *Server) writeFlag(q *request) error {
+// readBody reads the body of a request. Its size is limited.
+func readBody(q *request, op string) ([]byte, error) {
 	body, err := io.ReadAll(q.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return robocache.ResourceLimit("flags", nil, "").WithCause(err)
+		return nil, robocache.ResourceLimit(op, nil, "").WithCause(err)
 	}
+	return body, err
+}
+
+// flagChange is a request to set or to remove a flag. It names one episode or several.
+type flagChange struct {
+	flags.Flag
+	Index   *int64  `json:"episode"`
+	Indices []int64 `json:"episodes"`
+	Remove  bool    `json:"remove"`
+}
+
+// readFlagChange parses a request and checks that its episodes exist. It returns the new flags.
+func (s *Server) readFlagChange(q *request) (in flagChange, added []flags.Flag, err error) {
+	body, err := readBody(q, "flags")
+	if err != nil {
+		return in, nil, err
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return in, nil, jsonmeta.OptionError("flags", "", body, err)
+	}
+	if in.Index != nil {
+		in.Indices = append(in.Indices, *in.Index)
+	}
+	x := s.sets[0]
+	for _, index := range in.Indices {
+		position, err := x.info.EpisodePosition(index)
+		if err != nil {
+			return in, nil, notFound("no such episode")
+		}
+		flag := in.Flag
+		flag.Episode, flag.Length = index, x.ds.Len(position)
+		added = append(added, flag)
+	}
+	return in, added, nil
+}
+
+// writeFlag sets or removes the flags of episodes, or of some rows. It writes the file of flags if
+// the caller named one. Flags belong to the first dataset.
+func (s *Server) writeFlag(q *request) error {
+	in, added, err := s.readFlagChange(q)
 	if err != nil {
 		return err
 	}
-	var in struct {
-		Index int64 `json:"episode"`
-		flags.Flag
-		Remove bool `json:"remove"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return jsonmeta.OptionError("flags", "", body, err)
-	}
-	x := s.sets[0]
 	ctx := q.Context()
-	position, err := x.info.EpisodePosition(in.Index)
-	if err != nil {
-		return notFound("no such episode")
+	named := map[int64]bool{}
+	for _, index := range in.Indices {
+		named[index] = true
 	}
-	flag := in.Flag
-	flag.Episode = in.Index
-	flag.Length = x.ds.Len(position)
 	s.flagsMu.Lock()
 	defer s.flagsMu.Unlock()
 	next := *s.flags
 	next.Flags = slices.DeleteFunc(slices.Clone(next.Flags), func(f flags.Flag) bool {
-		return f.Episode == flag.Episode && slices.Equal(f.Rows, flag.Rows)
+		return named[f.Episode] && slices.Equal(f.Rows, in.Rows)
 	})
 	if !in.Remove {
-		next.Flags = append(next.Flags, flag)
+		next.Flags = append(next.Flags, added...)
 	}
 	b, err := next.Bytes()
 	if err != nil {

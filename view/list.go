@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,18 +127,28 @@ type jobStatus struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// runOnce does the work unless it is running or done. It calls keep with j.mu held. A panic of the
-// work becomes the error of the job.
-func (j *job) runOnce(work func(progress func(done, total int64)) (keep func(), err error)) {
+// begin marks the job as running. It reports false if the job is running, or is done and again is
+// false.
+func (j *job) begin(again bool) bool {
 	j.mu.Lock()
-	begin := j.state != "running" && j.state != "done"
-	if begin {
-		j.state = "running"
+	defer j.mu.Unlock()
+	if j.state == "running" || j.state == "done" && !again {
+		return false
 	}
-	j.mu.Unlock()
-	if !begin {
-		return
+	j.state, j.err, j.done, j.total = "running", nil, 0, 0
+	return true
+}
+
+// runOnce does the work unless it is running or done.
+func (j *job) runOnce(work func(progress func(done, total int64)) (keep func(), err error)) {
+	if j.begin(false) {
+		j.run(work)
 	}
+}
+
+// run does the work of a job that begin marked. It calls keep with j.mu held. A panic of the work
+// becomes the error of the job.
+func (j *job) run(work func(progress func(done, total int64)) (keep func(), err error)) {
 	keep, err := func() (keep func(), err error) {
 		defer crash.Recover("view", &err)
 		return work(func(done, total int64) {
@@ -335,7 +346,7 @@ func (s *Server) serveFindings(q *request) error {
 	return q.writeJSON(out)
 }
 
-// serveEpisodeFindings answers the doctor's findings about one episode.
+// serveEpisodeFindings answers the findings of the doctor and of the metrics about one episode.
 func (s *Server) serveEpisodeFindings(q *request) error {
 	x := q.base
 	d := &q.base.diagnosis
@@ -373,7 +384,8 @@ func (s *Server) serveEpisodeFindings(q *request) error {
 		d.episodes[q.episode] = found
 		d.mu.Unlock()
 	}
-	marks, err := x.placeFindings(ctx, found, q.episode)
+	_, metrics := x.quality.current()
+	marks, err := x.placeFindings(ctx, slices.Concat(found, metrics), q.episode)
 	if err != nil {
 		return err
 	}

@@ -70,14 +70,14 @@ func TestInternalErrors(t *testing.T) {
 			"/api/e/1/series?key=observation.state",
 			"/api/e/1/at?t=0",
 			"/api/findings?run=1",
-			"/api/measures?run=1",
+			"/api/quality?run=1",
 			"/api/e/1/findings", "/api/e/1?hz=7",
 		},
 		"Gather": {
 			"/api/e/1/series?key=observation.state",
 			"/api/e/1/at?t=0",
 			"/api/findings?run=1",
-			"/api/measures?run=1",
+			"/api/quality?run=1",
 			"/api/e/1/findings", "/api/e/1/series?key=observation.state&hz=7",
 		},
 		"Frames": {

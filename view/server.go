@@ -35,6 +35,8 @@ type Options struct {
 	Token      string   // token that a request must have; "" allows everyone
 	AllowHosts []string // accepted host names in addition to loopback names
 	Flags      string   // file of flagged episodes; "" = the page offers a download
+	// Annotations is the CSV file of annotations; "" = the page offers a download.
+	Annotations string
 	// Align configures the rows of an alignment. The page starts with its HZ.
 	Align *align.Config
 }
@@ -53,8 +55,9 @@ type Server struct {
 	stop    context.CancelFunc
 	workers sync.WaitGroup // goroutines that outlive a request
 
-	flagsMu sync.Mutex
-	flags   *flags.File
+	flagsMu     sync.Mutex // protects flags and annotations
+	flags       *flags.File
+	annotations *annotations
 }
 
 // New returns a server for one dataset, or for two to compare.
@@ -83,19 +86,28 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 			return nil, err
 		}
 	}
+	s.annotations = &annotations{inSeconds: annotatesSeconds(datasets[0].Info())}
+	if opt.Annotations != "" {
+		if err := readAnnotations(ctx, opt.Annotations, s.annotations); err != nil {
+			return nil, err
+		}
+	}
 	for i, ds := range datasets {
 		s.sets = append(s.sets, newSet(i, ds))
 		s.sets[i].align = opt.Align
 	}
 	for _, x := range s.sets {
 		s.runInBackground(x.listEpisodes)
-		if x.isSmall() {
-			s.runInBackground(
-				func(ctx context.Context) error {
-					return errors.Join(x.runDoctor(ctx), x.measureMovement(ctx))
-				},
-			)
-		}
+		s.runInBackground(
+			func(ctx context.Context) error {
+				if x.isSmall() {
+					if err := x.runDoctor(ctx); err != nil {
+						return errors.Join(err, x.loadQuality(ctx))
+					}
+				}
+				return x.loadQuality(ctx)
+			},
+		)
 	}
 	return s, nil
 }
@@ -169,11 +181,17 @@ func (s *Server) Handler() http.Handler {
 	}
 	for path, fn := range map[string]func(*request) error{
 		"GET /api/info":                          s.serveInfo,
+		"GET /api/dataset":                       s.serveDataset,
 		"GET /api/episodes":                      s.serveEpisodes,
-		"GET /api/measures":                      s.serveMeasures,
+		"GET /api/quality":                       s.serveQuality,
+		"GET /api/quality/columns":               s.serveQualityColumns,
+		"GET /api/coverage":                      s.serveCoverage,
+		"GET /api/where":                         s.serveWhere,
 		"GET /api/findings":                      s.serveFindings,
 		"GET /api/flags":                         s.readFlags,
 		"POST /api/flags":                        s.writeFlag,
+		"GET /api/annotations":                   s.serveAnnotations,
+		"POST /api/annotations":                  s.writeAnnotation,
 		"GET /api/e/{episode}":                   episode(s.serveEpisode),
 		"GET /api/e/{episode}/at":                episode(s.serveValues),
 		"GET /api/e/{episode}/findings":          episode(s.serveEpisodeFindings),

@@ -405,11 +405,15 @@ func TestList(t *testing.T) {
 	}
 	s.get("/api/episodes?s=1", &l)
 	for {
-		var m struct{ State, Key string }
-		if c := s.columns("/api/measures", &m); m.State == "done" {
-			if m.Key != "observation.state" || len(c) != 2 || len(c[0]) != 66 || !(c[0][3] > 0) ||
-				c[1][3] < 0 ||
-				c[1][3] > 1 {
+		var m struct {
+			State   string
+			Metrics []struct{ Name string }
+		}
+		if s.get("/api/quality", &m); m.State == "done" {
+			var header struct{ Points int }
+			c := s.columns("/api/quality/columns?names=duration,idle", &header)
+			if len(m.Metrics) == 0 || len(c) != 2 || header.Points != 66 || !(c[0][3] > 0) ||
+				c[1][3] < 0 || c[1][3] > 1 {
 				t.Errorf("%+v %v", m, c)
 			}
 			return

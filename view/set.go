@@ -27,7 +27,7 @@ type viewedSet struct {
 	views       *lru.Cache[viewKey, *viewedSet]     // alignments
 	episodeList listing
 	diagnosis   diagnosis
-	movement    movement
+	quality     qualityTable
 }
 
 type viewKey struct {
@@ -46,7 +46,7 @@ func newSet(number int, ds robocache.Dataset) *viewedSet {
 		views:   lru.New[viewKey, *viewedSet](maxViews),
 	}
 	x.episodeList.Length = make([]int, x.info.Episodes)
-	x.diagnosis.state, x.movement.state = "no", "no"
+	x.diagnosis.state, x.quality.state = "no", "no"
 	return x
 }
 
@@ -231,7 +231,8 @@ func (s *Server) serveInfo(q *request) error {
 		Sets  []dataset `json:"datasets"`
 		HZ    string    `json:"hz,omitempty"`
 		Flags bool      `json:"flags_file"`
-	}{Flags: s.opt.Flags != ""}
+		Notes bool      `json:"annotations_file"`
+	}{Flags: s.opt.Flags != "", Notes: s.opt.Annotations != ""}
 	if s.opt.Align != nil && !s.opt.Align.HZ.Zero() {
 		out.HZ = s.opt.Align.HZ.String()
 	}
@@ -251,4 +252,16 @@ func (s *Server) serveInfo(q *request) error {
 		)
 	}
 	return q.writeJSON(out)
+}
+
+// serveDataset answers the summary of a dataset. It leaves out statistics, and features
+// and tasks, which the page reads by other requests.
+func (s *Server) serveDataset(q *request) error {
+	r, err := inspect.Dataset(q.Context(), q.base.ds)
+	if err != nil {
+		return err
+	}
+	r.URI = robocache.Redact(r.URI)
+	r.Stats, r.Features, r.Tasks = nil, nil, nil
+	return q.writeJSON(r)
 }

@@ -62,10 +62,15 @@ func TestRemotePage(t *testing.T) {
 			p.wait("document.querySelector('#doctor').hidden")
 			eval[bool](
 				p,
+				"(document.querySelector('#measure').click(), true)",
+			)
+			p.wait("document.querySelector('#by option[value=idle]')")
+			eval[bool](
+				p,
 				"(document.querySelector('#by').value = 'idle', "+
 					"document.querySelector('#by').dispatchEvent(new Event('input')), true)",
 			)
-			p.wait("document.querySelector('#rows').textContent.includes('% idle')")
+			p.wait("document.querySelector('#rows').textContent.includes('idle ')")
 			p.clean()
 		})
 	}
@@ -121,14 +126,14 @@ func TestManyEpisodes(t *testing.T) {
 // TestMoves: jerk and idle share distinguish episodes. The choice and its limits are in the
 // address. The action is drawn over the state. A finding moves to its time.
 func TestMoves(t *testing.T) {
-	p := serve(t, Options{}, "g1_v30_drift").browse("e=0&by=jerk&sort=down")
-	p.wait("document.querySelector('#rows').textContent.includes('jerk')")
+	p := serve(t, Options{}, "g1_v30_drift").browse("e=0&by=jerk_rms&sort=down")
+	p.wait("document.querySelector('#rows').textContent.includes('jerk_rms')")
 	order := func() string {
 		return eval[string](
 			p,
 			"[...document.querySelectorAll('#rows .row')].sort((a, b) => "+
 				"parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => "+
-				"r.querySelector('span').textContent.match(/jerk ([0-9.]+)/)?.[1]).join(' ')",
+				"r.querySelector('span').textContent.match(/jerk_rms ([0-9.]+)/)?.[1]).join(' ')",
 		)
 	}
 	if text := order(); text == "" || eval[bool](p,
@@ -143,7 +148,7 @@ func TestMoves(t *testing.T) {
 	)
 	p.wait(
 		"document.querySelector('#count').textContent.startsWith('0 of') && " +
-			"location.hash.includes('by=jerk') && location.hash.includes('least=1e9')",
+			"location.hash.includes('by=jerk_rms') && location.hash.includes('least=1e9')",
 	)
 	p.wait(
 		"document.querySelector('.plot[data-key=\"observation.state\"] " +

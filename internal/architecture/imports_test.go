@@ -212,6 +212,8 @@ var allowed = map[string][]string{
 		"align",
 		"diagnose",
 		"inspect",
+		"quality",
+		"query",
 		"internal/flags",
 		"internal/crash",
 		"internal/jsonmeta",

@@ -35,7 +35,7 @@ func newView() *cobra.Command {
 		Long: `view serves a page on this machine and prints its address. The address contains a token: everyone
 who has it can see the data. The page shows every format that opens, from every store. Each stream
 keeps its own clock. The frame shown for a row is the frame of that row, decoded by RoboCache.
-view changes nothing except the file of --flags. Ctrl-C ends it.
+view changes nothing except the files of --flags and --annotations. Ctrl-C ends it.
 
 To view from another machine: ssh -L 8080:127.0.0.1:8080 HOST, and run view --listen
 127.0.0.1:8080 there. docs/view.md lists the keys and the parts of the address.`,
@@ -60,6 +60,13 @@ To view from another machine: ssh -L 8080:127.0.0.1:8080 HOST, and run view --li
 			"flags",
 			"",
 			"the file of flagged episodes, which the page writes and edit --flags reads",
+		)
+	c.Flags().
+		StringVar(
+			&opt.Annotations,
+			"annotations",
+			"",
+			"the CSV file of annotations, which the page writes and edit annotate reads",
 		)
 	c.Flags().
 		StringVar(

@@ -1,17 +1,28 @@
 // Requests to the server. Strings from a dataset are inserted into the page only as textContent.
 
-export class ServerError extends Error {}
+// ServerError has the class and the hint of an error that the server answered.
+export class ServerError extends Error {
+  constructor({ message, hint, class: name }) {
+    super(message);
+    Object.assign(this, { hint, name });
+  }
+
+  get full() {
+    return this.hint ? `${this.message} ${this.hint}` : this.message;
+  }
+}
 
 async function answer(path, options) {
   const a = await fetch(path, options);
   if (a.ok) return a;
-  let text = await a.text();
+  const text = await a.text();
+  let error = { message: text };
   try {
-    text = JSON.parse(text).message;
+    error = JSON.parse(text);
   } catch {
     /* plain text */
   }
-  throw new ServerError(text);
+  throw new ServerError(error);
 }
 
 export const get = async (path, options) => (await answer('api/' + path, options)).json();
@@ -93,7 +104,9 @@ const icons = {
   theme:
     'M8 1a7 7 0 0 1 0 14zM8 0a8 8 0 1 0 0 16A8 8 0 0 0 8 0m0 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13',
   flag: 'M3 0h2v16H3zM5 1h9l-3 4 3 4H5z',
-  finding: 'M0 2h16L8 15z'
+  finding: 'M0 2h16L8 15z',
+  up: 'M8 4l5 7H3z',
+  down: 'M8 12L3 5h10z'
 };
 export function icon(name) {
   const ns = 'http://www.w3.org/2000/svg',

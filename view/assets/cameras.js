@@ -117,8 +117,8 @@ class Camera {
         : `row – of ${this.st.rows}`;
     this.caption.replaceChildren(
       make('b', {}, (this.label ? this.label + ' ' : '') + this.st.key),
-      make('br'),
-      at
+      ' ',
+      make('span', {}, at)
     );
     this.canvas.setAttribute('aria-label', `${this.st.key} ${at}`);
     this.element.dataset.row = row;

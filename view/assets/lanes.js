@@ -1,6 +1,7 @@
 // Lanes show when each clock has samples, texts and events, and findings.
 import { $, css, get, icon, make, paint } from './api.js';
 import { after, gaps } from './episode.js';
+import { listing } from './episodes.js';
 import { bounds, each, kind, span } from './panels.js';
 import { index, on, shown, state, tell } from './state.js';
 
@@ -143,15 +144,19 @@ function marks() {
         return b;
       })
   );
-  if (!state.zoom) return;
-  const band = make('div', { className: 'band' });
-  [band.style.left, band.style.width] = [
-    place(state.zoom[0]),
-    `${((state.zoom[1] - state.zoom[0]) / (to - from)) * 100}%`
-  ];
-  $('marks').prepend(band);
+  const bands = [...(listing()?.ranges?.get(state.e) || []).map((r) => [r, 'band found'])];
+  if (state.zoom) bands.push([state.zoom, 'band']);
+  for (const [[a, b], className] of bands) {
+    const band = make('div', { className });
+    [band.style.left, band.style.width] = [
+      place(a),
+      `max(3px, ${((b - a) / (to - from)) * 100}%)`
+    ];
+    $('marks').prepend(band);
+  }
 }
 on('zoom', marks);
+on('found', () => shown.first && marks());
 
 export async function showFindings() {
   const ep = shown.first,

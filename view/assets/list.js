@@ -1,183 +1,70 @@
-// The list of episodes. The page contains elements only for the visible rows. Filters, order and
-// histogram work on columns of numbers.
-import { $, columns, css, frame, get, icon, make, paint } from './api.js';
-import { index, positionOf, on, shown, state, tell } from './state.js';
+// The list of episodes and its filters. The page contains elements only for the visible rows.
+import { $, css, frame, icon, make, paint } from './api.js';
+import { column, filter, listing, order, place, task, where } from './episodes.js';
+import { flagsOf } from './flags.js';
+import { index, on, shown, state, tell } from './state.js';
 
-const high = 52;
-let lists = [],
-  order = [],
-  position = new Map(),
-  bins = null;
+const high = 52,
+  bars = 40;
 
-// The measures for the histogram, the limits and the order. Each has a column of values, a text for
-// a value, and possibly a logarithmic scale.
-const measures = {
-  '': { of: (l) => l.length, text: (v) => `${v} rows`, name: 'length' },
-  jerk: {
-    of: (l) => l.jerk,
-    text: (v) => `jerk ${Number(v.toPrecision(3))}`,
-    name: 'jerk',
-    log: true
-  },
-  idle: { of: (l) => l.idle, text: (v) => `${Number(v.toFixed(1))} % idle`, name: 'idle share' }
-};
-const measure = () => measures[state.by] || measures[''];
+// shownColumn reports whether the list shows the values of a column after the length.
+const shownColumn = (c) => c?.values && c.name !== 'length' && c.name !== 'task';
 
-// load reads the columns of a dataset, repeatedly until they are complete.
-export async function load(s) {
-  const n = shown.info.datasets[s].num_episodes;
-  lists[s] ||= { done: 0, length: [], task: [], tasks: [], found: new Map(), jerk: [], idle: [] };
-  for (let wait = 100; lists[s].done < n; wait = Math.min(2 * wait, 2000)) {
-    const a = await get(`episodes?s=${s}`);
-    Object.assign(lists[s], a, { lower: a.tasks.map((t) => t.toLowerCase()) });
-    if (s === state.s) filter();
-    if (a.done < n) await new Promise((r) => setTimeout(r, wait));
-  }
-  if (s === state.s) reveal();
-  $('list').dataset.listed ||= Math.round(performance.now()); // for make view-bench
-  doctor(s);
-  moves(s, !!state.by);
-}
+// hue returns the colour of an episode: blue for the least value of the column, orange for the most.
+export const hue = (c, e) =>
+  c?.values && c.values[e] === c.values[e]
+    ? `color-mix(in oklab, var(--low), var(--high) ${Math.round(100 * c.share(c.values[e]))}%)`
+    : 'transparent';
 
-// poll asks for the state of a server job until it has ended.
-async function poll(s, run, ask, take) {
-  for (let again = true; again; run = false) {
-    let d;
-    try {
-      d = await ask(run ? '&run=1' : '');
-    } catch (e) {
-      $('problem').hidden = false;
-      $('problem').textContent = e.message;
-      return;
-    }
-    take(d);
-    if (s === state.s) filter();
-    if ((again = d.state === 'running' || (run && d.state === 'no')))
-      await new Promise((r) => setTimeout(r, 500));
-  }
-}
-
-const doctor = (s, run = false) =>
-  poll(
-    s,
-    run,
-    (more) => get(`findings?s=${s}${more}`),
-    (d) => {
-      $('doctor').hidden = d.state !== 'no';
-      lists[s].found = new Map();
-      for (const f of d.findings)
-        if (f.episode >= 0 && f.severity !== 'info') {
-          const e = positionOf(s, f.episode);
-          lists[s].found.set(e, (lists[s].found.get(e) || 0) + 1);
-        }
-    }
-  );
-
-// moves requests the jerk and the idle share of each episode.
-const moves = (s, run) =>
-  poll(
-    s,
-    run,
-    (more) => columns(`measures?s=${s}${more}`).then((a) => ({ ...a.header, columns: a.columns })),
-    (d) => {
-      if (d.columns.length)
-        [lists[s].jerk, lists[s].idle] = [d.columns[0], d.columns[1].map((v) => 100 * v)];
-      lists[s].measuring =
-        d.problem || (d.state === 'running' ? `measured ${d.done} of ${d.total}` : '');
-    }
-  );
-
-export const tasks = (s, e) => lists[s]?.tasks[lists[s].task[e]] ?? '';
-const flagsOf = (e) =>
-  state.s === 0 ? shown.flags.filter((f) => f.episode_index === index(0, e)) : [];
-
-export function filter() {
-  const l = lists[state.s];
-  if (!l) return;
-  const q = state.q.trim().toLowerCase(),
-    least = state.least === '' ? -1 : Number(state.least),
-    most = state.most === '' ? Infinity : Number(state.most);
-  const wanted = q && l.lower.map((t) => t.includes(q)),
-    exact = /^\d+$/.test(q) ? Number(q) : -1,
-    flagged =
-      state.flagged && new Set(state.s === 0 ? shown.flags.map((f) => f.episode_index) : []);
-  const m = measure(),
-    v = m.of(l),
-    limited = least >= 0 || most < Infinity;
-  order = [];
-  for (let e = 0; e < l.done; e++) {
-    if (
-      (limited && !(v[e] >= least && v[e] <= most)) ||
-      (q && !(wanted[l.task[e]] || index(state.s, e) === exact))
-    )
-      continue;
-    if ((flagged && !flagged.has(index(state.s, e))) || (state.found && !l.found.has(e))) continue;
-    order.push(e);
-  }
-  const by = {
-    up: (a, b) => v[a] - v[b] || 0,
-    down: (a, b) => v[b] - v[a] || 0,
-    task: (a, b) => l.task[a] - l.task[b]
-  }[state.sort];
-  if (by) order.sort(by);
-  position = new Map(order.map((e, i) => [e, i]));
-  const n = shown.info.datasets[state.s].num_episodes;
+function counted() {
+  const l = listing(),
+    n = shown.info.datasets[state.s].num_episodes,
+    q = l.quality;
   $('count').textContent =
-    `${order.length} of ${n} episodes` +
-    (l.done < n ? ` (${l.done} read)` : '') +
-    (state.by && l.measuring ? ` · ${l.measuring}` : '');
-  histogram(m, v, l.done);
-  draw();
+    `${order.length} of ${n} episodes` + (l.done < n ? ` (${l.done} read)` : '');
+  $('doctor').hidden = l.doctor !== 'no';
+  $('measure').hidden = q.state === 'running' || (q.state === 'done' && q.frames);
+  $('measure').textContent = q.state === 'done' ? 'measure images' : 'measure';
+  $('quality').textContent =
+    q.problem ||
+    {
+      running: `measuring: ${q.done} of ${q.total}`,
+      done: q.stored || !q.command ? '' : 'metrics: not saved',
+      no: q.command ? 'no metrics: ' + q.command : ''
+    }[q.state];
+  $('quality').title = q.state === 'done' && q.command ? 'To save them, run: ' + q.command : '';
+  $('quality').hidden = !$('quality').textContent;
 }
 
-function histogram(m, v, n) {
-  const canvas = $('histogram'),
-    { g, w, h } = paint(canvas),
-    to = m.log ? (x) => Math.log10(Math.max(x, 1e-9)) : (x) => x;
-  let least = Infinity,
-    most = -Infinity;
-  for (let e = 0; e < n; e++)
-    if (v[e] >= 0) {
-      least = Math.min(least, to(v[e]));
-      most = Math.max(most, to(v[e]));
-    }
-  bins = null;
-  if (!(most >= least)) return;
-  const count = 40,
-    width = (most - least) / count || 1,
-    all = new Uint32Array(count),
-    kept = new Uint32Array(count),
-    add = (bars, e) => {
-      if (v[e] >= 0) bars[Math.min(count - 1, Math.floor((to(v[e]) - least) / width))]++;
-    };
-  for (let e = 0; e < n; e++) add(all, e);
-  for (const e of order) add(kept, e);
-  const top = Math.max(...all),
-    back = m.log ? (x) => 10 ** x : (x) => x;
-  bins = { count, at: (i) => Number(back(least + i * width).toPrecision(6)) };
-  for (const [bars, style] of [
-    [all, css('--line')],
-    [kept, css('--accent')]
+// histogram draws all episodes, and in front those that pass the filters.
+let limitsShown = false;
+function histogram() {
+  const c = column(state.by),
+    canvas = $('histogram'),
+    { g, w, h } = paint(canvas);
+  limitsShown = !!c?.values && c.ranking().known > 0;
+  if (!limitsShown) return;
+  const { least, most } = c.span(),
+    all = c.bins(bars),
+    top = Math.max(...all);
+  for (const [counts, style] of [
+    [all, css('--edge')],
+    [c.bins(bars, order), css('--accent')]
   ]) {
     g.fillStyle = style;
-    bars.forEach((x, i) => {
-      if (x)
-        g.fillRect(
-          (i * w) / count,
-          h - 12 - Math.max(1, (x / top) * (h - 13)),
-          w / count - 1,
-          Math.max(1, (x / top) * (h - 13))
-        );
+    counts.forEach((x, i) => {
+      const tall = Math.max(1, (x / top) * (h - 14));
+      if (x) g.fillRect((i * w) / bars, h - 13 - tall, w / bars - 1, tall);
     });
   }
   g.fillStyle = css('--soft');
-  g.font = '10px system-ui';
+  g.font = '11px system-ui';
   // The canvas keeps the alignment of the previous text.
   g.textAlign = 'left';
-  g.fillText(m.text(back(least)), 0, h - 1);
+  g.fillText(c.text(least), 0, h - 1);
   g.textAlign = 'right';
-  g.fillText(m.text(back(most)), w, h - 1);
-  canvas.ariaLabel = `histogram of the ${m.name}: ${m.text(back(least))} to ${m.text(back(most))}`;
+  g.fillText(c.text(most), w, h - 1);
+  canvas.ariaLabel = `histogram of ${c.label}: ${c.text(least)} to ${c.text(most)}`;
 }
 
 const made = new Map(); // episode → element
@@ -187,10 +74,12 @@ function draw() {
     first = Math.max(0, Math.floor(list.scrollTop / high) - 3),
     last = Math.min(order.length, Math.ceil((list.scrollTop + list.clientHeight) / high) + 3);
   box.style.height = order.length * high + 'px';
-  const keep = new Set();
+  const keep = new Set(),
+    by = column(state.by),
+    colour = state.colour ? column(state.colour) : null;
   for (let i = first; i < last; i++) {
     const e = order[i],
-      l = lists[state.s],
+      l = listing(),
       flags = flagsOf(e),
       found = l.found.get(e) || 0,
       id = state.s + ':' + e;
@@ -199,12 +88,12 @@ function draw() {
         ...flags.flatMap((f) => [icon('flag'), ' ' + (f.label || 'flagged') + ' ']),
         ...(found ? [icon('finding'), ` ${found}`] : [])
       ],
-      text = tasks(state.s, e);
+      text = task(e);
     let row = made.get(id);
     if (!row) {
       const thumb = make('canvas', { width: 58, height: 44, ariaHidden: 'true' }),
         name = make('span'),
-        task = make('small'),
+        words = make('small'),
         tag = make('span', { className: 'tags' });
       row = make(
         'div',
@@ -215,9 +104,9 @@ function draw() {
           onclick: () => tell('open', e)
         },
         thumb,
-        make('div', {}, name, tag, task)
+        make('div', {}, name, tag, words)
       );
-      Object.assign(row, { parts: { thumb, name, task, tag } });
+      Object.assign(row, { parts: { thumb, name, words, tag } });
       made.set(id, row);
       box.append(row);
       thumbnail(id, e, thumb);
@@ -228,8 +117,11 @@ function draw() {
     row.ariaSetSize = String(order.length);
     row.parts.name.textContent =
       `${index(state.s, e)} · ${l.length[e]} rows ` +
-      (state.by && measure().of(l)[e] >= 0 ? `· ${measure().text(measure().of(l)[e])} ` : '');
-    row.parts.task.textContent = text;
+      (shownColumn(by) && by.values[e] === by.values[e]
+        ? `· ${by.title} ${by.text(by.values[e])} `
+        : '');
+    row.style.setProperty('--hue', hue(colour, e));
+    row.parts.words.textContent = text;
     row.parts.tag.title = found ? `${found} findings` : '';
     row.parts.tag.replaceChildren(...tags);
   }
@@ -251,7 +143,7 @@ function thumbnail(id, e, canvas) {
     canvas.hidden = true;
     return;
   }
-  const row = camera.clock ? 0 : lists[state.s].length[e] >> 1,
+  const row = camera.clock ? 0 : listing().length[e] >> 1,
     path = `e/${index(state.s, e)}/frame/${encodeURIComponent(camera.key)}/${row}?w=96&s=${state.s}`;
   setTimeout(() => {
     if (made.get(id)?.contains(canvas)) {
@@ -279,33 +171,63 @@ async function next() {
   next();
 }
 
-// neighbour returns the episode that is n places further down the list.
-export function neighbour(n) {
-  const at = position.get(state.e);
-  return order[Math.min(Math.max((at ?? (n > 0 ? -1 : 1)) + n, 0), order.length - 1)] ?? state.e;
-}
-
-// following returns the next episode with findings, or -1.
-export function following() {
-  const l = lists[state.s],
-    n = l.done;
-  for (let k = 1; k <= n; k++) if (l.found.has((state.e + k) % n)) return (state.e + k) % n;
-  return -1;
-}
-
 export function reveal() {
-  const at = position.get(state.e),
+  const at = place[state.e] ?? -1,
     list = $('list');
-  if (
-    at != null &&
-    (at * high < list.scrollTop || (at + 1) * high > list.scrollTop + list.clientHeight)
-  )
+  if (at >= 0 && (at * high < list.scrollTop || (at + 1) * high > list.scrollTop + list.clientHeight))
     list.scrollTop = at * high - list.clientHeight / 2;
   draw();
 }
 
-function limits(least, most) {
+export function limits(least, most) {
   [state.least, state.most] = [$('least').value, $('most').value] = [least, most];
+}
+
+// choices fills a select with the columns, by group.
+export function choices(select, first, chosen) {
+  const groups = new Map();
+  for (const c of listing().columns.all.values())
+    if (c.name !== 'length' && c.name !== 'task')
+      groups.set(c.group, [...(groups.get(c.group) || []), c]);
+  select.replaceChildren(
+    make('option', { value: '' }, first),
+    ...[...groups].map(([label, list]) =>
+      make('optgroup', { label }, ...list.map((c) => make('option', { value: c.name }, c.label)))
+    )
+  );
+  select.value = chosen;
+}
+
+// show selects the column of the histogram, the limits and the order.
+export function show(name, sort) {
+  if ((name || '') !== state.by) limits('', '');
+  [state.by, state.sort] = [name || '', sort];
+  [$('by').value, $('sort').value] = [state.by, sort];
+  filter();
+  tell('filter');
+}
+
+function saySo(problem) {
+  const p = $('where-problem');
+  p.hidden = !problem;
+  p.textContent = typeof problem === 'string' ? problem : problem ? problem.full : '';
+  p.className = typeof problem === 'string' ? 'soft' : 'error';
+  $('where').setAttribute('aria-invalid', String(!!problem && typeof problem !== 'string'));
+}
+
+// cut limits the column to the bar that was clicked, or removes the limits.
+function cut(ev) {
+  if (!limitsShown) return;
+  const c = column(state.by),
+    { least, most, whole } = c.span(),
+    i = Math.min(bars - 1, Math.floor((ev.offsetX / $('histogram').clientWidth) * bars)),
+    round = (v) => (whole ? Math.ceil(v) : Number(v.toPrecision(6))),
+    from = i ? round(c.edge(i, bars)) : least,
+    to = i === bars - 1 ? most : Math.max(from, round(c.edge(i + 1, bars)) - (whole ? 1 : 0));
+  if (state.least === String(from)) limits('', '');
+  else limits(String(from), String(to));
+  filter();
+  tell('filter');
 }
 
 export function start() {
@@ -317,33 +239,37 @@ export function start() {
       state[key] = x.type === 'checkbox' ? x.checked : x.value;
       $('list').scrollTop = 0;
       if (key === 'by') limits('', '');
-      filter();
+      if (key === 'where') where();
+      else filter();
       tell('filter');
     });
   };
   for (const id of ['least', 'most', 'sort', 'flagged', 'found', 'by']) bind(id, id);
   bind('filter', 'q');
+  bind('where', 'where', 'change');
   $('list').addEventListener('scroll', () => requestAnimationFrame(draw), { passive: true });
-  $('doctor').addEventListener('click', () => doctor(state.s, true));
-  $('histogram').addEventListener('click', (ev) => {
-    if (!bins) return;
-    const i = Math.min(
-        bins.count - 1,
-        Math.floor((ev.offsetX / $('histogram').clientWidth) * bins.count)
-      ),
-      [a, b] = [bins.at(i), bins.at(i + 1)],
-      whole = !state.by;
-    const from = String(whole ? Math.ceil(a) : a);
-    if (state.least === from) limits('', '');
-    else
-      limits(from, String(whole ? Math.max(Math.ceil(a), Math.ceil(b) - (i < bins.count - 1)) : b));
-    filter();
-    tell('filter');
-  });
-  $('by').addEventListener('input', () => {
-    if (state.by) moves(state.s, true);
-  });
+  $('histogram').addEventListener('click', cut);
   addEventListener('resize', filter);
-  on('flags', filter);
   on('theme', filter);
 }
+
+on('table', () => {
+  histogram();
+  draw();
+});
+on('order', () => {
+  counted();
+  histogram();
+  draw();
+});
+on('listed', () => {
+  choices($('by'), 'length', state.by);
+  reveal();
+  $('list').dataset.listed ||= Math.round(performance.now()); // for make view-bench
+  if (state.where) where();
+});
+on('metrics', () => {
+  choices($('by'), 'length', state.by);
+  if (state.where) where();
+});
+on('where', saySo);

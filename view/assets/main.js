@@ -1,33 +1,30 @@
 // The page: login, the open episode, time, keys and flags.
+import * as annotations from './annotations.js';
 import { $, get, icon, make, post } from './api.js';
 import './cameras.js';
+import * as charts from './charts.js';
+import { showDataset } from './dataset.js';
 import { Episode } from './episode.js';
+import * as episodes from './episodes.js';
+import * as flags from './flags.js';
 import { showFindings } from './lanes.js';
 import * as list from './list.js';
 import * as panels from './panels.js';
 import './plots.js';
+import * as table from './table.js';
 import { index, positionOf, on, read, shown, state, tell } from './state.js';
 
-const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8],
-  labels = [
-    'bad',
-    'failed',
-    'good',
-    'idle',
-    'short',
-    'wrong task',
-    'camera',
-    'out of sync',
-    'other'
-  ];
+const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8];
 const keys = [
   ['Space', 'play, pause'],
   ['← →', 'row before, next row (of the first camera, or the fastest stream); with Shift 10'],
   ['↑ ↓', 'episode before, next episode of the list'],
   ['Home End', 'begin, end of the episode'],
   ['f', 'flag, with a note'],
-  ['1 … 9', 'flag as ' + labels.join(', ') + '; the same key again takes it back'],
+  ['a', 'annotate the zoomed rows'],
+  ['1 … 9', 'flag as ' + flags.labels.join(', ') + '; the same key again takes it back'],
   ['n', 'next finding'],
+  ['t', 'table of episodes: arrows, Shift, Space and Ctrl A select, Enter opens'],
   ['/', 'filter'],
   [', .', 'slower, faster'],
   ['z', 'whole episode'],
@@ -72,6 +69,7 @@ async function open() {
   state.t = Math.min(Math.max(state.t ?? first.opening(), from), to);
   [$('range').min, $('range').max] = [from, to];
   const rest = panels.show();
+  tell('shown');
   title();
   list.reveal();
   tell('t');
@@ -96,9 +94,8 @@ function title() {
     `episode ${n} · ${x.length} rows` +
     (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
   $('task').textContent = (x.about.episode.tasks || []).join(' | ');
-  const own = x.s === 0 ? shown.flags.filter((f) => f.episode_index === n) : [];
   $('flags').replaceChildren(
-    ...own.flatMap((f) => [
+    ...flags.flagsOf(x.e).flatMap((f) => [
       icon('flag'),
       ' ' +
         (f.label || 'flagged') +
@@ -139,12 +136,15 @@ on('flags', () => {
   if (shown.first) title();
 });
 on('open', (e) => {
+  document.body.classList.remove('list-open');
   if (e === state.e) return;
   Object.assign(state, { e, t: null, zoom: null });
   visited = null;
   open();
 });
 on('streams', panels.show);
+on('pause', () => play(false));
+on('problem', problem);
 
 // play starts or stops playback, which advances the time of the page with the system clock.
 let last = 0;
@@ -182,97 +182,15 @@ function faster(n) {
   tell('speed');
 }
 
-// flag writes a flag for an episode of the first dataset. If the server has no file of flags, the
-// page offers a download.
-async function flag(body) {
-  if (state.s !== 0) {
-    problem('flags are of the first dataset');
-    return;
-  }
-  try {
-    shown.flags = (
-      await (await post('api/flags', { episode: index(0, state.e), ...body })).json()
-    ).flags;
-    problem('');
-  } catch (e) {
-    problem('not flagged: ' + e.message);
-  }
-  download();
-  tell('flags');
-}
-
-function download() {
-  $('download').hidden = shown.info.flags_file || !shown.flags.length;
-  $('download').href = 'api/flags';
-}
-
+// flagDialog flags the episode, or the rows of the zoomed time.
 function flagDialog() {
   const x = shown.first,
-    d = $('flag-dialog'),
-    rows =
-      state.zoom && x.anchor
-        ? [Math.max(0, x.row(x.anchor.key, state.zoom[0])), x.row(x.anchor.key, state.zoom[1]) + 1]
-        : null;
-  const own = shown.flags.find((f) => f.episode_index === index(0, state.e));
-  const fits = rows && x.anchor.rows === x.length;
-  $('flag-episode').textContent = index(state.s, state.e);
-  [$('flag-label').value, $('flag-note').value] = [own?.label || '', own?.note || ''];
-  $('flag-rows').checked = false;
-  $('flag-rows').disabled = !fits;
-  $('flag-span').textContent = fits ? `${rows[0]} to ${rows[1] - 1}` : '(zoom first)';
-  $('flag-remove').hidden = !own;
-  d.returnValue = '';
-  d.onclose = () => {
-    const body = {
-      label: $('flag-label').value,
-      note: $('flag-note').value,
-      ...($('flag-rows').checked ? { rows } : {})
-    };
-    if (d.returnValue === 'save') flag(body);
-    if (d.returnValue === 'remove') flag({ remove: true, ...(own.rows ? { rows: own.rows } : {}) });
-  };
-  d.showModal();
-  $('flag-label').focus();
-}
-
-function about() {
-  const sets = shown.info.datasets,
-    all = [...new Set(sets.flatMap((x) => x.features.map((f) => f.key)))];
-  const says = (f) =>
-    f
-      ? `${f.kind} ${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' ' + f.unit : ''}${f.codec ? ' ' + f.codec : ''}`
-      : 'absent';
-  const rows = all.map((k) => {
-    const cells = sets.map((x) => says(x.features.find((f) => f.key === k)));
-    return make(
-      'tr',
-      { className: new Set(cells).size > 1 ? 'differs' : '' },
-      make('th', { scope: 'row' }, k),
-      ...cells.map((c) => make('td', {}, c))
-    );
-  });
-  $('about').replaceChildren(
-    make('h2', {}, 'Dataset'),
-    make(
-      'table',
-      {},
-      make(
-        'tr',
-        {},
-        make('th', {}, 'stream'),
-        ...sets.map((x) =>
-          make(
-            'th',
-            { scope: 'col' },
-            `${x.uri}: ${x.format} ${x.version}, ${x.num_episodes} episodes, ${x.num_frames} rows${x.fps ? `, ${x.fps} Hz` : ''}`
-          )
-        )
-      ),
-      ...rows
-    ),
-    make('form', { method: 'dialog' }, make('button', {}, 'close'))
+    [from, to] = state.zoom || [],
+    fits = state.zoom && x.anchor && x.anchor.rows === x.length;
+  flags.dialog(
+    [state.e],
+    fits ? [Math.max(0, x.row(x.anchor.key, from)), x.row(x.anchor.key, to) + 1] : null
   );
-  $('about').showModal();
 }
 
 function help() {
@@ -312,7 +230,7 @@ function finding() {
     visit(next);
     return;
   }
-  const e = list.following();
+  const e = episodes.following();
   if (e >= 0 && e !== state.e) tell('open', e);
   else if (own.length) visit(own[0]);
 }
@@ -331,11 +249,12 @@ const actions = {
   ' ': () => play(!state.playing),
   ArrowLeft: (ev) => step(ev.shiftKey ? -10 : -1),
   ArrowRight: (ev) => step(ev.shiftKey ? 10 : 1),
-  ArrowUp: () => tell('open', list.neighbour(-1)),
-  ArrowDown: () => tell('open', list.neighbour(1)),
+  ArrowUp: () => tell('open', episodes.neighbour(-1)),
+  ArrowDown: () => tell('open', episodes.neighbour(1)),
   Home: () => seek(panels.bounds()[0]),
   End: () => seek(panels.bounds()[1]),
   f: flagDialog,
+  a: annotations.annotate,
   n: finding,
   '/': () => $('filter').focus(),
   ',': () => faster(-1),
@@ -344,36 +263,31 @@ const actions = {
     state.zoom = null;
     tell('zoom');
   },
+  t: () => table.toggle(),
   '?': help,
   Escape: () => document.activeElement.blur()
 };
 
 addEventListener('keydown', (ev) => {
-  if (
-    ev.ctrlKey ||
-    ev.metaKey ||
-    ev.altKey ||
-    document.querySelector('dialog[open]') ||
-    !shown.first
-  )
-    return;
+  if (document.querySelector('dialog[open]') || !shown.first) return;
   const field = ev.target.matches?.(
     'input:not([type=range]):not([type=checkbox]), select, textarea'
   );
   if (field && ev.key !== 'Escape') return;
   // The space key activates the focused element instead.
-  if (ev.key === ' ' && ev.target.matches?.('button, summary, input')) return;
-  if (/^[1-9]$/.test(ev.key)) {
-    const label = labels[ev.key - 1],
-      own = shown.flags.find((f) => f.episode_index === index(0, state.e) && !f.rows);
-    flag(own?.label === label ? { remove: true } : { label, note: own?.note || '' });
-  } else if (actions[ev.key]) actions[ev.key](ev);
+  if (/^( |Enter)$/.test(ev.key) && ev.target.matches?.('button, summary, input')) return;
+  if (state.table && !field && table.key(ev)) {
+    ev.preventDefault();
+    return;
+  }
+  if (ev.ctrlKey || ev.metaKey || ev.altKey) return;
+  if (/^[1-9]$/.test(ev.key)) flags.toggle([state.e], Number(ev.key));
+  else if (actions[ev.key]) actions[ev.key](ev);
   else return;
   ev.preventDefault();
 });
 
 function wire() {
-  $('labels').append(...labels.map((l) => make('option', { value: l })));
   $('speed').append(...speeds.map((v) => make('option', { value: v }, v + '×')));
   $('speed').value = state.speed;
   $('speed').onchange = () => {
@@ -392,7 +306,12 @@ function wire() {
   $('flag').onclick = flagDialog;
   $('unzoom').onclick = actions.z;
   $('help-button').onclick = help;
-  $('about-button').onclick = about;
+  $('about-button').onclick = showDataset;
+  $('list-button').onclick = () => {
+    const open = document.body.classList.toggle('list-open');
+    $('list-button').ariaExpanded = String(open);
+    tell('order');
+  };
   $('hz').onchange = () => {
     state.hz = $('hz').value.trim();
     open();
@@ -471,13 +390,10 @@ async function start() {
   await new Promise((done) => setTimeout(done));
   wire();
   list.start();
+  table.start();
+  charts.start();
   if (state.e < 0) return;
-  const flags = get('flags').then((f) => {
-    shown.flags = f.flags;
-    download();
-    tell('flags');
-  });
-  await Promise.all([opened, flags, list.load(state.s)]).catch((e) => problem(e.message));
+  await Promise.all([opened, flags.load(), episodes.load(state.s), opened.then(annotations.load)]).catch((e) => problem(e.message));
   if (shown.first) title();
 }
 

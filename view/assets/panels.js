@@ -75,9 +75,9 @@ function fit() {
   const ratios = seen.map(({ feature: f }) => (f.width && f.height ? f.width / f.height : 4 / 3)),
     wide = $('views').clientWidth,
     high = Math.max(240, innerHeight * 0.6),
-    edge = 8,
+    edge = 2,
     gap = 7,
-    caption = 50;
+    caption = 30;
   const fits = (h) => {
     let rows = 1,
       x = 0;

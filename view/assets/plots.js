@@ -468,7 +468,8 @@ function rank({ key, feature: f, rows }) {
   return 4;
 }
 
-// split returns the streams whose plots are open at first, and those whose plots are closed.
+// split returns the streams whose plots are open at first, and those whose plots are closed. State
+// and action are open; without them the joints are.
 function split() {
   const all = new Map(
     [...plotted(shown.second), ...plotted(shown.first)].map((st) => [st.key, st])
@@ -476,8 +477,8 @@ function split() {
   const list = [...all.values()]
     .map((st, i) => [rank(st), i, st])
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  const named = list.filter(([r]) => r < 4).length,
-    open = named ? Math.min(named, most) : Math.min(3, list.filter(([r]) => r < 8).length);
+  const below = (least) => list.filter(([r]) => r < least).length,
+    open = Math.min(below(3) || below(4) || Math.min(3, below(8)), most);
   return [list.slice(0, open), list.slice(open)].map((part) => part.map(([, , st]) => st));
 }
 

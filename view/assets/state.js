@@ -16,11 +16,22 @@ export const state = {
   least: '',
   most: '',
   sort: '',
+  where: '',
+  colour: '',
+  cols: '',
+  table: false,
   flagged: false,
   found: false,
   speed: 1,
   playing: false
 };
+
+// words and switches are the keys of the state that the address holds as they are.
+const words = ['hz', 'q', 'by', 'least', 'most', 'sort', 'where', 'colour', 'cols'],
+  switches = ['flagged', 'found', 'table'];
+
+// quiet are the events after which the address stays the same.
+const quiet = new Set(['address', 'columns', 'found', 'listed', 'metrics', 'order', 'problem', 'values', 'where']);
 
 const told = {};
 export const on = (what, fn) => {
@@ -28,7 +39,7 @@ export const on = (what, fn) => {
 };
 export const tell = (what, ...args) => {
   for (const fn of told[what] || []) fn(...args);
-  if (what !== 'address') save();
+  if (!quiet.has(what)) save();
 };
 
 // shown holds the episode on the page, the one to compare with (see episode.js), and data from the
@@ -75,7 +86,7 @@ export function address() {
     .map(([k, v]) => encodeURIComponent(k) + ':' + [...v].join('.'));
   if (ch.length) put('ch', ch.join(','));
   if (state.compare) put('c', state.compare.s + ':' + index(state.compare.s, state.compare.e));
-  for (const k of ['hz', 'q', 'by', 'least', 'most', 'sort', 'flagged', 'found']) put(k, state[k]);
+  for (const k of [...words, ...switches]) put(k, state[k]);
   if (state.speed !== 1) put('v', state.speed);
   return p.toString();
 }
@@ -111,7 +122,7 @@ export function read(text) {
   );
   const c = (p.get('c') || '').split(':').map(Number);
   state.compare = c.length === 2 && c.every(Number.isInteger) ? { s: c[0], e: c[1] } : null;
-  for (const k of ['hz', 'q', 'by', 'least', 'most', 'sort']) state[k] = p.get(k) || '';
-  for (const k of ['flagged', 'found']) state[k] = p.get(k) === '1';
+  for (const k of words) state[k] = p.get(k) || '';
+  for (const k of switches) state[k] = p.get(k) === '1';
   state.speed = number('v') || 1;
 }
