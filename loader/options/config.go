@@ -132,6 +132,9 @@ type Order struct {
 	// Split selects episodes by a split of the dataset instead. "" selects train (training) if it
 	// exists, robocache.SplitAll all episodes.
 	Split string `json:"split,omitempty"`
+	// Where is an expression of package query, evaluated at opening. Of the episodes that Episodes
+	// or Split select, those for which it is true are read.
+	Where string `json:"where,omitempty"`
 	// rows at the start of each episode that are not samples
 	DropFirst int `json:"drop_n_first_frames,omitempty"`
 	// rows at its end that are not samples

@@ -95,6 +95,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             the files. Default None.
         split: Use only the episodes of this split. Default None: "train" (or "training") if the
             dataset has this split, else all. "all": all episodes.
+        where: An expression such as "length < 600 and q.idle < 0.3", as in robocache.find: of the
+            selected episodes, only those for which it is true. Evaluated at opening. Default None.
         delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules.
             Default None.
         hz: The rate of a uniform timeline of samples, in Hz. Default None: the rows of the dataset.
@@ -159,6 +161,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         keys: Iterable[str] | None = None,
         episodes: Iterable[int] | None = None,
         split: str | None = None,
+        where: str | None = None,
         delta_timestamps: Mapping[str, Sequence[float | str]] | None = None,
         hz: Any = None,
         normalize: Any = None,
@@ -183,6 +186,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "keys": keys,
             "episodes": episodes,
             "split": split,
+            "where": where,
             "delta_timestamps": delta_timestamps,
             "hz": hz,
             "normalize": normalize,
