@@ -151,9 +151,8 @@ type Order struct {
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 	SampleLimits
-	// EpisodeWeights holds weights by the index of the episode; other episodes have weight 1. In an
-	// epoch of a Loader, an episode of n samples and weight w has w·n samples, rounded. A weight of
-	// 0 leaves the episode out, also in a Map.
+	// EpisodeWeights holds weights by the index of the episode; the default is 1. In an epoch, an
+	// episode of n samples has weight·n samples, rounded. 0 leaves it out, also in a Map.
 	EpisodeWeights EpisodeWeights `json:"episode_weights,omitempty"`
 	// RequireText is a key. Episodes whose texts of it are all empty have no samples.
 	RequireText string `json:"require_text,omitempty"`

@@ -178,7 +178,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
-        where = _option_values.as_device(device)
+        placement = _option_values.as_device(device)
         plain = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -197,7 +197,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "vectors": vectors,
         }
         given = _option_values.OptionValues(
-            plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
+            plain, {**groups, "cache": _option_values.as_cache(cache), "device": placement}
         )
         sources = _sources.open_sources(source, given.pop_group("open"), derive, given)
         self._mix, self._features = sources.mix, sources.features
@@ -228,7 +228,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._rank_resolver = RankResolver(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
-        self._target = find_target(where, self._config.get("decode"))
+        self._target = find_target(placement, self._config.get("decode"))
         self._config.update(self._target.config)
         self._host_reason: str | None = None  # Why the host completes the batches for a device.
         self._reset_state()

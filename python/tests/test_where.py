@@ -17,7 +17,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_where_is_the_list_of_its_episodes(arm: str) -> None:
     ds = robocache.open(arm)
-    values = [np.asarray(ds[e]["action"])[:, 0].max() for e in range(4)]
+    values = [ds[e].streams["action"].values[:, 0].max() for e in range(4)]
     limit = float(np.sort(values)[1:3].mean())
     channel = ds.features["action"].names[0] if ds.features["action"].names else 0
     where = f"max(action[{channel}]) > {limit}"
