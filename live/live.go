@@ -119,6 +119,20 @@ func horizonOf(c *options.Config, f *robocache.Feature) int64 {
 			reach = max(reach, -w.Span[0])
 		}
 	}
+	for _, v := range c.Vectors {
+		for _, part := range v.Parts {
+			rows := []int{}
+			if part.Key == f.Key {
+				rows = append(rows, v.Offsets()...)
+			}
+			if part.ReferenceKey() == f.Key {
+				rows = append(rows, part.ReferenceRow)
+			}
+			for _, n := range rows {
+				reach = max(reach, -float64(n)/a.HZ.Float())
+			}
+		}
+	}
 	shift := int64(a.Latency[f.Key].Fixed) + int64(a.Offset[f.Key])
 	horizon := int64(reach*1e9) + int64(a.Delay.For(f.Key)) + int64(a.Window) + a.HZ.Nanos(2)
 	return horizon + max(shift, -shift) + int64(max(a.MaxGap.For(f.Key), a.MaxAge.For(f.Key)))

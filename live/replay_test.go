@@ -1,6 +1,7 @@
 package live_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"testing"
@@ -73,6 +74,17 @@ func TestReplay(t *testing.T) {
 		{"rows", "g1_v30_exact", `{"normalize": "mean_std"}`},
 		{"row windows", "g1_v30_exact", `{"delta_indices": {"observation.state": [-2, -1, 0]},
 			"image_size": [60, 80]}`},
+		{"vectors", "g1_v30_exact", `{"keys": ["observation.state"], "vectors": {
+			"state": {"parts": [
+				{"key": "observation.state", "stop": 3, "norm": {"mode": "mean_std"}, "beyond": "zero"},
+				{"key": "observation.state", "start": 3, "relative": "difference",
+				 "norm": {"mode": "min_max"}}],
+				"rows": [-2, -1, 0], "length": 4, "width": 32, "mask": "state_mask", "dropout": 0.5},
+			"chunk": {"parts": [{"key": "action"}], "rows": [0, 1]}}}`},
+		{"causal vectors", "mcap_robot", `{"hz": 25, "align": {"causal": true, "max_age": 0.05},
+			"keys": ["points"], "vectors": {"joints": {"separate": true, "rows": [-3, 0], "parts": [
+				{"key": "joint_states.position", "name": "q", "norm": {"mode": "mean_std"}},
+				{"key": "joint_states.velocity", "name": "dq"}]}}}`},
 		{"h264", "g1_h264_v30", `{"hz": 10, "align": {"causal": true}, "normalize": "min_max"}`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -167,5 +179,52 @@ func TestContractRefusals(t *testing.T) {
 		} else {
 			t.Log(name, err)
 		}
+	}
+}
+
+// TestVectorsOfContractsAreThoseOfTraining compares the vectors that a loader of rows gives with those
+// of the options of its contract, which are causal and on a timeline.
+func TestVectorsOfContractsAreThoseOfTraining(t *testing.T) {
+	const text = `{"keys": ["observation.state"], "batch_size": 64, "vectors": {"state": {"parts": [
+		{"key": "observation.state", "norm": {"mode": "mean_std"}},
+		{"key": "observation.state", "stop": 4, "relative": "difference", "beyond": "neutral"}],
+		"rows": [-2, 0]}}}`
+	ds := openData(t, "g1_v30_exact")
+	cfg, err := options.ParseConfig([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := loader.New(t.Context(), ds, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := contractOf(t, ds, text)
+	if len(c.Streams) != 1 || len(c.Outputs) != 2 || c.Outputs[1].Key != "state" {
+		t.Errorf("streams %v, outputs %v", c.Streams, c.Outputs)
+	}
+	m, err := loader.NewMap(t.Context(), ds, c.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	trained, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Release()
+	deployed, err := m.Items(t.Context(), trained.Indices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deployed.Release()
+	for _, key := range []string{"state", "state_is_pad", "observation.state"} {
+		if !bytes.Equal(trained.Tensor(key).Data, deployed.Tensor(key).Data) {
+			t.Errorf("%s of training is not that of the contract", key)
+		}
+	}
+	c.Options.Vectors[0].Parts[0].Norm.Mean[0][0]++
+	if err := c.Validate(); err == nil {
+		t.Error("a contract is valid, although a number of a vector was changed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -24,9 +25,12 @@ type source struct {
 	Anchor      string                  `json:"anchor"`
 	ImageSize   []int                   `json:"image_size"`
 	ImageResize loader.Resize           `json:"image_resize"`
+	ImageFilter resize.Filter           `json:"image_filter"`
+	Transform   []loader.ImageStep      `json:"image_transform"`
 	Augment     *loader.Augment         `json:"augment"`
 	Episodes    []int                   `json:"episodes"`
 	Split       string                  `json:"split"`
+	Where       string                  `json:"where"`
 	Normalize   *loader.Normalize       `json:"normalize"`
 	Stats       map[string]featureStats `json:"stats"`
 	Compute     bool                    `json:"compute_stats"`
@@ -124,10 +128,13 @@ func (r *request) acquireSources(
 			MixFrames: loader.MixFrames{
 				ImageSize:   s.ImageSize,
 				ImageResize: s.ImageResize,
+				ImageFilter: s.ImageFilter,
+				Transform:   s.Transform,
 				Augment:     s.Augment,
 			},
 			Episodes: s.Episodes,
 			Split:    s.Split,
+			Where:    s.Where,
 			Align:    s.Align,
 			Dims:     s.Dims,
 			Vectors:  s.Vectors,

@@ -91,6 +91,7 @@ var allowed = map[string][]string{
 	},
 	"loader/internal/plan": {
 		"vector",
+		"query",
 		"",
 		"align",
 		"cache",

@@ -35,7 +35,7 @@ type Contract struct {
 	Options options.Config `json:"options"`
 	Streams []Stream       `json:"streams"` // that the observation is made of
 	Outputs []Output       `json:"outputs"` // the keys of an observation in their order
-	// Statistics is a hash of the numbers of the normalization.
+	// Statistics is a hash of the numbers of the normalization and of vectors.
 	Statistics string `json:"statistics,omitempty"`
 	Robot      string `json:"robot_type,omitempty"`
 }
@@ -62,11 +62,22 @@ type Output struct {
 func (c *Contract) Seal() error {
 	c.Version, c.Numerics = Version, NumericsVersion
 	c.Statistics = ""
+	var numbers []byte
 	if !c.Options.Normalize.IsZero() {
-		numbers, err := json.Marshal(c.Options.Normalize)
+		b, err := json.Marshal(c.Options.Normalize)
 		if err != nil {
 			return err
 		}
+		numbers = b
+	}
+	if len(c.Options.Vectors) > 0 {
+		b, err := json.Marshal(c.Options.Vectors)
+		if err != nil {
+			return err
+		}
+		numbers = append(numbers, b...)
+	}
+	if len(numbers) > 0 {
 		hash := sha256.Sum256(numbers)
 		c.Statistics = hex.EncodeToString(hash[:16])
 	}

@@ -132,6 +132,9 @@ type Order struct {
 	// Split selects episodes by a split of the dataset instead. "" selects train (training) if it
 	// exists, robocache.SplitAll all episodes.
 	Split string `json:"split,omitempty"`
+	// Where is an expression of package query, evaluated at opening. Of the episodes that Episodes
+	// or Split select, those for which it is true are read.
+	Where string `json:"where,omitempty"`
 	// rows at the start of each episode that are not samples
 	DropFirst int `json:"drop_n_first_frames,omitempty"`
 	// rows at its end that are not samples
@@ -148,9 +151,8 @@ type Order struct {
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 	SampleLimits
-	// EpisodeWeights holds weights by the index of the episode; other episodes have weight 1. In an
-	// epoch of a Loader, an episode of n samples and weight w has w·n samples, rounded. A weight of
-	// 0 leaves the episode out, also in a Map.
+	// EpisodeWeights holds weights by the index of the episode; the default is 1. In an epoch, an
+	// episode of n samples has weight·n samples, rounded. 0 leaves it out, also in a Map.
 	EpisodeWeights EpisodeWeights `json:"episode_weights,omitempty"`
 	// RequireText is a key. Episodes whose texts of it are all empty have no samples.
 	RequireText string `json:"require_text,omitempty"`

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/kernel/resize"
 )
 
 // Mix is one source of a mixture, with its overrides of the Config. A field with the zero value
@@ -23,6 +24,7 @@ type Mix struct {
 	MixFrames
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil
+	Where    string // as in Config, by keys of the batch
 	MixStatistics
 	// Primary ends the epoch when all primary sources have delivered all their samples, or with
 	// Stop "first" when one has.
@@ -36,8 +38,10 @@ type Mix struct {
 
 // MixFrames overrides how frames of one source are delivered.
 type MixFrames struct {
-	ImageSize   []int
+	ImageSize   []int // in place of Config.Transform
 	ImageResize Resize
+	ImageFilter resize.Filter
+	Transform   []ImageStep // in place of Config.ImageSize and Config.ImageResize
 	Augment     *Augment
 }
 
@@ -76,9 +80,16 @@ func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config
 		}
 	}
 	overrideValue(&cfg.Anchor, m.Anchor)
+	if m.Transform != nil {
+		cfg.Transform, cfg.ImageSize, cfg.ImageResize = m.Transform, nil, Stretch
+	} else if m.ImageSize != nil {
+		cfg.Transform = nil
+	}
 	overrideValue(&cfg.ImageResize, m.ImageResize)
+	overrideValue(&cfg.ImageFilter, m.ImageFilter)
 	overrideValue(&cfg.Augment, m.Augment)
 	overrideValue(&cfg.Split, m.Split)
+	overrideValue(&cfg.Where, m.Where)
 	if m.ImageSize != nil {
 		cfg.ImageSize = m.ImageSize
 	}

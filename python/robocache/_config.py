@@ -430,6 +430,7 @@ SAMPLE: dict[str, Check] = {
     "keys": _check_keys,
     "episodes": _check_indices,
     "split": as_text,
+    "where": as_text,
     # Integers are seconds too, as in lerobot: [-1, 0] spans one second.
     "delta_timestamps": by_key(_check_offsets),
     "delta_indices": by_key(

@@ -95,6 +95,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             the files. Default None.
         split: Use only the episodes of this split. Default None: "train" (or "training") if the
             dataset has this split, else all. "all": all episodes.
+        where: An expression such as "length < 600 and q.idle < 0.3", as in robocache.find: of the
+            selected episodes, only those for which it is true. Evaluated at opening. Default None.
         delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules.
             Default None.
         hz: The rate of a uniform timeline of samples, in Hz. Default None: the rows of the dataset.
@@ -159,6 +161,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         keys: Iterable[str] | None = None,
         episodes: Iterable[int] | None = None,
         split: str | None = None,
+        where: str | None = None,
         delta_timestamps: Mapping[str, Sequence[float | str]] | None = None,
         hz: Any = None,
         normalize: Any = None,
@@ -175,7 +178,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
-        where = _option_values.as_device(device)
+        placement = _option_values.as_device(device)
         plain = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -183,6 +186,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "keys": keys,
             "episodes": episodes,
             "split": split,
+            "where": where,
             "delta_timestamps": delta_timestamps,
             "hz": hz,
             "normalize": normalize,
@@ -193,7 +197,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             "vectors": vectors,
         }
         given = _option_values.OptionValues(
-            plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
+            plain, {**groups, "cache": _option_values.as_cache(cache), "device": placement}
         )
         sources = _sources.open_sources(source, given.pop_group("open"), derive, given)
         self._mix, self._features = sources.mix, sources.features
@@ -224,7 +228,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._rank_resolver = RankResolver(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
-        self._target = find_target(where, self._config.get("decode"))
+        self._target = find_target(placement, self._config.get("decode"))
         self._config.update(self._target.config)
         self._host_reason: str | None = None  # Why the host completes the batches for a device.
         self._reset_state()

@@ -87,6 +87,8 @@ class MapDataset(_Base):
         normalize: As in Loader; `normalizer` applies and inverts it elsewhere. Default None.
         split: Use only the episodes of this split. Default None: "train" (or "training") if the
             dataset has this split, with a log message, else all. "all": all episodes.
+        where: An expression such as "length < 600 and q.idle < 0.3", as in robocache.find: of the
+            selected episodes, only those for which it is true. Evaluated at opening. Default None.
         threads: Threads for one batch. Default None: one per core.
         memory_budget: Bytes, or text such as "4GiB", for decoders, tables and a batch. Default
             None: chosen by the engine.
@@ -129,6 +131,7 @@ class MapDataset(_Base):
         image_size: Sequence[int] | None = None,
         normalize: Any = None,
         split: str | None = None,
+        where: str | None = None,
         threads: int | None = None,
         memory_budget: int | str | None = None,
         vectors: Mapping[str, Vector] | None = None,
@@ -143,6 +146,7 @@ class MapDataset(_Base):
             "image_size": image_size,
             "normalize": normalize,
             "split": split,
+            "where": where,
             "threads": threads,
             "memory_budget": memory_budget,
             "vectors": vectors,

@@ -30,11 +30,14 @@ _OWN = {
         for k in (
             "episodes",
             "split",
+            "where",
             "hz",
             "align",
             "keys",
             "image_size",
             "image_resize",
+            "image_filter",
+            "image_transform",
             "anchor",
             "augment",
             "normalize",
@@ -89,6 +92,7 @@ class Mix:
         episodes: As in Loader, for this source only.
         keys: As in Loader, for this source only.
         split: As in Loader, for this source only.
+        where: As in Loader, for this source only, by keys of the batch.
         name: The name in errors, statistics and states. Default None: the number of the source.
         dims: {key: [position, ...]}, with Windows(missing="pad") of the Loader: the position of
             each number of the source in the padded row, without duplicates. Default None: the
@@ -103,7 +107,8 @@ class Mix:
         windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
             source.
         align: A robocache.Align: how the source's streams are put on one timeline.
-        images: A robocache.Images with size and fit.
+        images: A robocache.Images with size, fit, filter and transform. A size replaces transform
+            of the Loader, and transform replaces its size and fit.
         augment: As in Loader, for this source only. robocache.Augment() turns augmentation off.
         statistics: A robocache.Statistics in place of the source's own, by its own keys or those of
             the batch. Statistics are never pooled over sources.
@@ -131,6 +136,7 @@ class Mix:
         episodes: Iterable[int] | None = None,
         keys: Iterable[str] | None = None,
         split: str | None = None,
+        where: str | None = None,
         name: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
         vectors: Mapping[str, Vector] | None = None,
@@ -147,6 +153,7 @@ class Mix:
             "episodes": episodes,
             "keys": keys,
             "split": split,
+            "where": where,
             "name": name,
             "dims": dims,
             "primary": primary or None,

@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/contract"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/options"
+	"github.com/goatnote-inc/robocache/vector"
 )
 
 // Contract returns the contract of the observations of the plan's batches. Labels, bookkeeping
@@ -18,25 +19,21 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 			WithHint("Take the contract of a loader of the source whose robot will run the policy.")
 	}
 	src := p.Sources[0]
-	if vectors := src.Config.Vectors; len(vectors) > 0 {
-		return nil, robocache.Unsupported("contract", robocache.Where{"vector": vectors[0].Key},
-			"the contract of a loader with vectors").
-			WithHint("Take the contract of a loader without vectors, and compute them on the robot " +
-				"by the normalizer of this one.")
-	}
 	if drawn := src.Config.DrawnKeys(); len(drawn) > 0 {
 		return nil, robocache.Unsupported("contract", robocache.Where{"stream": drawn[0].Key},
 			"the contract of a loader that draws streams or goals").
 			WithHint("Take the contract of a loader with the streams themselves (%s).",
 				robocache.Option("keys"))
 	}
-	observed := src.observedColumns()
-	for _, c := range observed {
+	vectors := src.observedVectors()
+	observed := src.observedColumns(vectors)
+	read := src.readOf(observed)
+	for _, c := range read {
 		if err := src.checkObservable(c); err != nil {
 			return nil, err
 		}
 	}
-	o, err := src.observationOptions(observed)
+	o, err := src.observationOptions(observed, read, vectors)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +41,10 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 	o.Normalize.Keys = options.Only(o.Normalize.Keys,
 		func(k string) bool { return slices.Contains(o.Keys, k) })
 	out := &contract.Contract{Options: o, Robot: src.Dataset.Info().Robot}
-	for _, c := range observed {
+	for _, c := range read {
 		out.Streams = append(out.Streams, src.contractStream(c))
+	}
+	for _, c := range observed {
 		for _, f := range p.Schema.Fields {
 			if f.BaseKey() == c.Key && !f.Mask {
 				out.Outputs = append(out.Outputs, contract.Output{
@@ -60,17 +59,73 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 	return out, out.Validate()
 }
 
-// observedColumns returns the columns of observations: those that a robot has at a tick, and the
-// task.
-func (src *Source) observedColumns() (out []*column.Column) {
+// isLabel reports whether a key is a label, which a robot does not have at a tick.
+func (src *Source) isLabel(key string) bool {
 	causal := align.Config{CausalOptions: align.CausalOptions{Causal: true}}
 	if src.Config.Align != nil {
 		causal.Targets = src.Config.Align.Targets
 	}
+	return !causal.IsCausal(key)
+}
+
+// observedVectors returns the vectors of observations with the numbers of their normalization:
+// those of streams that a robot has, without rows after the tick.
+func (src *Source) observedVectors() (out options.Vectors) {
+	for _, v := range src.Config.Vectors {
+		looksAhead := slices.Max(v.Offsets()) > 0 || slices.ContainsFunc(v.Parts,
+			func(p vector.PartSpec) bool { return p.ReferenceKey() != "" && p.ReferenceRow > 0 })
+		if looksAhead || src.isLabel(v.Key) || slices.ContainsFunc(v.Needs(), src.isLabel) {
+			continue
+		}
+		v.Parts, v.Dropout = nil, 0
+		for _, c := range src.Columns {
+			if x, _ := c.Kind.(*column.VectorColumn); x != nil && x.Options.DrawKey() == v.Key {
+				for _, part := range x.Parts {
+					v.Parts = append(v.Parts, part.Spec)
+				}
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// observedColumns returns the columns of observations: those that a robot has at a tick, the task,
+// and vectors.
+func (src *Source) observedColumns(vectors options.Vectors) (out []*column.Column) {
 	for _, c := range src.Columns {
-		if c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() && causal.IsCausal(c.Key) &&
-			!column.Is[*column.TimesColumn](c) && !c.IsComputed() {
+		isObserved := c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() &&
+			!src.isLabel(c.Key) && !column.Is[*column.TimesColumn](c) && !c.IsComputed()
+		if v, isVector := c.Kind.(*column.VectorColumn); isVector {
+			isObserved = vectors.Of(v.Options.DrawKey()) != nil
+		} else if column.Is[*column.ConstantColumn](c) {
+			isObserved = slices.ContainsFunc(vectors,
+				func(v options.Vector) bool { return v.Mask == c.Key })
+		}
+		if isObserved {
 			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// readOf returns the columns of the streams that some columns of the batch read, each once.
+func (src *Source) readOf(columns []*column.Column) (out []*column.Column) {
+	add := func(c *column.Column) {
+		if !slices.ContainsFunc(out, func(o *column.Column) bool { return o.Key == c.Key }) {
+			out = append(out, c)
+		}
+	}
+	for _, c := range columns {
+		if !c.IsComputed() {
+			add(c)
+		}
+	}
+	for _, c := range columns {
+		if v, isVector := c.Kind.(*column.VectorColumn); isVector {
+			for _, in := range v.Inputs {
+				add(in.Column)
+			}
 		}
 	}
 	return out
@@ -110,14 +165,17 @@ func (src *Source) checkObservable(c *column.Column) error {
 	return nil
 }
 
-// observationOptions returns the options that give the observations, with the mode of each stream.
-func (src *Source) observationOptions(observed []*column.Column) (options.Config, error) {
+// observationOptions returns the options that give the observed columns, with the mode of each
+// stream that they read.
+func (src *Source) observationOptions(
+	observed, read []*column.Column, vectors options.Vectors,
+) (options.Config, error) {
 	cfg := &src.Config
 	var o options.Config
 	o.Windows, o.Images = cfg.Windows, cfg.Images.Evaluation()
 	o.Anchor, o.Tolerance, o.Missing, o.Hz = "", nil, "", nil
 	o.Beyond = nil // a robot's first ticks repeat the first row, also if training has no such sample
-	o.OnNaN = cfg.OnNaN
+	o.OnNaN, o.Vectors = cfg.OnNaN, vectors
 	o.Keys = []string{}
 	a := align.Config{}
 	if cfg.Align != nil {
@@ -138,7 +196,13 @@ func (src *Source) observationOptions(observed []*column.Column) (options.Config
 	}
 	modes := map[string]align.Mode{}
 	for _, c := range observed {
-		o.Keys = append(o.Keys, c.Key)
+		if !column.Is[*column.ConstantColumn](c) {
+			o.Keys = append(o.Keys, c.Key)
+		}
+	}
+	streams := map[string]bool{}
+	for _, c := range read {
+		streams[c.Key] = true
 		if c.Feature == nil {
 			continue
 		}
@@ -151,8 +215,7 @@ func (src *Source) observationOptions(observed []*column.Column) (options.Config
 	}
 	a.Modes = modes
 	o.Align = &a
-	has := func(k string) bool { return slices.Contains(o.Keys, k) }
-	o.KeepKeys(has)
+	o.KeepKeys(func(k string) bool { return streams[k] })
 	for k, l := range o.Align.Latency {
 		l.Draw = align.AgeDraw{}
 		o.Align.Latency[k] = l

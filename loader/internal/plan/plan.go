@@ -86,6 +86,9 @@ func (p *Plan) compileSource(
 	if err != nil {
 		return src, err
 	}
+	if err := src.applyWhere(ctx); err != nil {
+		return src, robocache.At(err, robocache.Where{"option": "where"})
+	}
 	if note != "" {
 		p.Report.Notes = append(p.Report.Notes, note)
 	}
