@@ -21,13 +21,14 @@ from .mapdataset import MapDataset
 from .options import Windows
 from .vectors import Part, Vector
 
-__all__ = ["SourceTable"]
+__all__ = ["GOAL_STEP", "SourceTable"]
 
 _KEY = "standardized"  # The derived stream: actions, proprioception, the step and the text.
+GOAL_STEP = "step_of_row"  # The derived stream with the step of each row.
 _NORMS = {
-    "normal": ("mean_std", "mean", "std"),
-    "bounds": ("min_max", "min", "max"),
-    "bounds_q99": ("quantiles", "q01", "q99"),
+    "normal": ("mean_std", {"mean": "mean", "std": "std"}),
+    "bounds": ("min_max", {"low": "min", "high": "max"}),
+    "bounds_q99": ("quantiles", {"low": "q01", "high": "q99"}),
 }
 
 
@@ -64,6 +65,7 @@ class SourceTable:
             "num_transitions", "num_trajectories"}.
         lengths: {episode: steps} of the split.
         texts: The instructions, by number.
+        absolute: bool (D,): the actions that are repeated after the end of an episode.
     """
 
     def __init__(
@@ -103,15 +105,15 @@ class SourceTable:
         self._margins: tuple[int, int] | None = None  # Rows left out at the start and at the end.
         self._widths = [0, 0]  # The numbers of actions and of proprioception.
         self.image_keys: dict[str, str] = {}
-        self.dataset: Dataset = derived_dataset(
-            self._stored, {_KEY: self._standard_rows}, split="all"
-        )
+        derive = {_KEY: self._standard_rows, GOAL_STEP: self._steps}
+        self.dataset: Dataset = derived_dataset(self._stored, derive, split="all")
         self.texts: list[str] = list(self._codes)
         stats = dataset_statistics
         if isinstance(stats, (str, os.PathLike)):
             stats = json.loads(Path(stats).read_text())
         self.statistics: dict[str, Any] = stats or self._count_statistics()
-        self._absolute = self._as_mask("absolute_action_mask", absolute_action_mask, False)
+        absolute = self._as_mask("absolute_action_mask", absolute_action_mask, False)
+        self.absolute: np.ndarray[Any, Any] = absolute
         mask = self._as_mask("action_normalization_mask", action_normalization_mask, True)
         if action_normalization_mask is not None:
             self.statistics["action"]["mask"] = mask
@@ -120,7 +122,7 @@ class SourceTable:
         self.lengths: dict[int, int] = {i: counts[i] for i in self._split_episodes(train)}
 
     def _as_mask(self, option: str, mask: Any, default: bool) -> np.ndarray:
-        """Returns a mask as a bool array of the width of the actions; None: default everywhere."""
+        """Returns a mask of the actions as a bool array; None: default everywhere."""
         width = self._widths[0]
         out = np.full(width, default) if mask is None else np.asarray(mask, bool)
         if out.shape != (width,):
@@ -138,8 +140,7 @@ class SourceTable:
     def _standard_rows(self, arrays: EpisodeArrays) -> np.ndarray:
         """Returns the derived rows of an episode: actions, proprioception, step, text.
 
-        The last step is in the last row, so that rows after it are outside the episode. Rows
-        before the first step repeat it.
+        The last step is in the last row, so that rows after it are outside the episode.
         """
         episode, n = arrays.episode, len(arrays.episode)
         trajectory: dict[str, Any] = {}
@@ -171,6 +172,10 @@ class SourceTable:
         steps = np.stack([np.arange(len(codes)), codes], 1)
         values = np.concatenate([action, proprio, steps], 1, dtype=np.float32)
         return values[np.maximum(np.arange(n) - sum(margins), 0)]
+
+    def _steps(self, arrays: EpisodeArrays) -> np.ndarray:
+        """Returns the step of each stored row."""
+        return np.arange(len(arrays.episode)) - (self._margins or (0,))[0]
 
     def _read_standard(self, trajectory: dict[str, Any], n: int) -> tuple[Any, Any, Any, Any]:
         """Returns actions, proprioception, the rows of each camera, and texts of n stored rows."""
@@ -215,26 +220,24 @@ class SourceTable:
         found = window_statistics(self.dataset, one, drop_n_first_frames=dropped, single_sums=True)
         names = ("mean", "std", "max", "min", "q01", "q99")
         out: dict[str, Any] = {k: {n: s[n] for n in names} for k, s in found.items()}
-        out["num_transitions"] = int(found["action"]["count"][0])
-        out["num_trajectories"] = len(self._stored)
-        return out
+        steps = int(found["action"]["count"][0])
+        return out | {"num_transitions": steps, "num_trajectories": len(self._stored)}
 
     def _parts(self, key: str) -> list[Part]:
         """Returns the parts of "action" or "proprio", normalized in float32 as in TensorFlow."""
         stats = {k: np.asarray(v) for k, v in self.statistics[key].items()}
         columns = self._columns(key)
         mask = stats.get("mask", np.ones(len(columns), bool))
-        mode, low, high = self._norm
-        is_constant = (mode != "mean_std") & (stats["min"] == stats["max"])
+        mode, names = self._norm
+        is_bounded = mode != "mean_std"
+        is_constant = is_bounded & (stats["min"] == stats["max"])
         kinds = np.where(is_constant, "zero", np.where(mask, "scaled", "kept")).tolist()
-        relative = ~self._absolute if key == "action" else np.zeros(len(columns), bool)
+        relative = ~self.absolute if key == "action" else np.zeros(len(columns), bool)
         parts = []
         for kind, run in itertools.groupby(range(len(columns)), kinds.__getitem__):
             own = list(run)
-            names = ("mean", "std") if mode == "mean_std" else ("low", "high")
-            numbers = {n: stats[s][own] for n, s in zip(names, (low, high))}
-            clip = mode != "mean_std"
-            norm: Any = {"mode": mode, **numbers, "epsilon": 1e-8, "clip": clip}
+            norm: Any = {n: stats[s][own] for n, s in names.items()}
+            norm |= {"mode": mode, "epsilon": 1e-8, "clip": is_bounded}
             if kind == "zero":
                 norm = {"mode": "affine", "scale": [0.0] * len(own), "offset": [0.0] * len(own)}
             parts.append(
@@ -254,18 +257,16 @@ class SourceTable:
     def vectors(self, window: int = 1, future: int = 0) -> dict[str, Vector]:
         """Returns the vectors of samples of window observations and future further actions.
 
-        With Windows(beyond={"step": "drop"}), the rows of "step" select the rows that
-        standardize_fn keeps.
+        Windows(beyond={"step": "drop"}) then drops the rows that standardize_fn leaves out.
         """
         first, last = self._margins or (0, 0)
         seen = range(1 - window + last, 1 + last)
-        width = sum(self._widths)
         return {
             "action": Vector(
                 parts=self._parts("action"), rows=range(seen.start, seen.stop + future)
             ),
             "proprio": Vector(parts=self._parts("proprio"), rows=seen),
-            "step": Vector(parts=[Part(_KEY, width)], rows=[-first, last]),
+            "step": Vector(parts=[Part(_KEY, sum(self._widths))], rows=[-first, last]),
         }
 
     @cached_property

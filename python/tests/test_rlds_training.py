@@ -155,6 +155,39 @@ def test_long_windows_repeat_the_first_step_and_end_neutral() -> None:
         assert np.array_equal(got["observation"]["image_primary"], images)
 
 
+@pytest.mark.parametrize("window", [1, 3])
+def test_goals_are_later_steps(window: int) -> None:
+    windows = {"window_size": window, "future_action_window_size": 4}
+    goals = windows | {"goal_relabeling_strategy": "uniform"}
+    single, _, _ = rlds_training.make_single_dataset(bridge(), train=True)
+    plain = list(single)
+    data, _, _ = rlds_training.make_interleaved_dataset(
+        [bridge()], train=True, batch_size=100, shuffle=False, traj_transform_kwargs=goals
+    )
+    single, _, _ = rlds_training.make_single_dataset(
+        bridge(), train=True, traj_transform_kwargs=goals
+    )
+    seen = set()
+    for got in [*single, *(b for b, _ in zip(data, range(4)))]:
+        task, steps = got["task"], got["observation"]["timestep"][:, -1]
+        for i, (t, goal) in enumerate(zip(steps.tolist(), task["timestep"].tolist())):
+            assert t < goal <= 7 or t == goal == 7
+            seen.add((t, goal))
+            images = got["observation"]["image_primary"][i, -1]
+            (want,) = [
+                w for w in plain if (w["observation"]["image_primary"][t, 0] == images).all()
+            ]
+            assert (task["image_primary"][i] == want["observation"]["image_primary"][goal, 0]).all()
+            offsets = t + np.arange(1 - window, 5)
+            chunk = want["action"][:, 0][np.clip(offsets, 0, goal)]
+            chunk[offsets > goal, :6] = 0
+            assert np.array_equal(got["action"][i], chunk)
+        assert task["pad_mask_dict"]["image_primary"].all()
+        assert not task["pad_mask_dict"]["image_wrist"].any() and not task["image_wrist"].any()
+        assert task["pad_mask_dict"]["language_instruction"].all()
+    assert len(seen) > 25  # Of 29 pairs of a step and a goal.
+
+
 def test_datasets_leave_out_different_rows() -> None:
     raw = {"standardize_fn": None, "state_obs_keys": ["state", None]}
     data, _, _ = rlds_training.make_interleaved_dataset(
@@ -202,7 +235,7 @@ def test_modes_of_normalization() -> None:
         ({"absolute_action_mask": [True]}, {}, robocache.Misuse, "1 values for 7 actions"),
         ({"depth_obs_keys": {"a": "d"}}, {}, robocache.Unsupported, "depth"),
         ({"nothing": 1}, {}, robocache.Misuse, "unknown keyword 'nothing'"),
-        ({}, {"goal_relabeling_strategy": "uniform"}, robocache.Unsupported, "goal_relabeling"),
+        ({}, {"goal_relabeling_strategy": "last"}, robocache.Unsupported, "goal_relabeling"),
         ({}, {"subsample_length": 7}, robocache.Unsupported, "subsample_length=7"),
         ({}, {"windows": 2}, robocache.Misuse, "unknown option 'windows'"),
         ({}, {"max_action": 1e-9}, robocache.Misuse, "no episode is left"),

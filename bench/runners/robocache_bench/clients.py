@@ -218,7 +218,7 @@ def bridge_rows(trajectory):
     }
 
 
-@runner("openvla", "robocache")
+@runner("openvla", "robocache", "robocache-no-goals")
 def openvla_adapter():
     import robocache.rlds_training
 
@@ -235,7 +235,10 @@ def openvla_adapter():
     data, _, _ = robocache.rlds_training.make_interleaved_dataset(
         [kwargs],
         train=True,
-        traj_transform_kwargs=dict(skip_unlabeled=True),
+        traj_transform_kwargs=dict(
+            skip_unlabeled=True,
+            goal_relabeling_strategy="uniform" if a.runner == "robocache" else None,
+        ),
         frame_transform_kwargs=dict(resize_size=(224, 224)),
         batch_size=a.batch_size,
         threads=a.workers,

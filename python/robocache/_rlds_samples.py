@@ -1,0 +1,159 @@
+"""The samples of OpenVLA's mixtures: the options of a loader, and the completion of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import Misuse, Unsupported
+from ._rlds_source import GOAL_STEP, SourceTable
+from .options import Images, Windows
+
+__all__ = ["Samples"]
+
+_TRAJECTORY = {
+    "num_parallel_calls": None,
+    "subsample_length": None,
+    "task_augment_strategy": None,
+    "goal_relabeling_strategy": None,
+    "skip_unlabeled": False,
+    "window_size": 1,
+    "future_action_window_size": 0,
+    "max_action": None,
+    "max_proprio": None,
+}
+
+
+def _repeat_first(x: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Returns windows (B, T, ...) in which the rows before the first step repeat it.
+
+    Args:
+        x: The windows.
+        before: The number of rows before the first step, (B,).
+    """
+    rows = np.maximum(np.arange(x.shape[1]), before[:, None])
+    return x[np.arange(len(x))[:, None], rows] if before.any() else x
+
+
+class Samples:
+    """The options of samples in OpenVLA's form, and the completion of their batches.
+
+    The arguments are those of make_interleaved_dataset.
+
+    Attributes:
+        tables: The sources.
+        windows: The rows of images, and the rule for rows outside an episode.
+        images: The shape of images.
+    """
+
+    def __init__(
+        self,
+        kwargs: Sequence[Mapping[str, Any]],
+        train: bool,
+        trajectory: Mapping[str, Any] | None,
+        frame: Mapping[str, Any] | None,
+    ) -> None:
+        options: dict[str, Any] = _TRAJECTORY | dict(trajectory or {})
+        if unknown := options.keys() - _TRAJECTORY.keys():
+            raise Misuse(f"traj_transform_kwargs: unknown option {min(unknown)!r}")
+        known = {"goal_relabeling_strategy": (None, "uniform"), "task_augment_strategy": (None,)}
+        for name, values in known.items():
+            if options[name] not in values:
+                raise Unsupported(f"traj_transform_kwargs: {name}={options[name]!r}")
+        self._has_goal = options["goal_relabeling_strategy"] is not None
+        self.images: Images = _image_options(frame or {}, train)
+        self.window: int = options["window_size"]
+        self.future: int = options["future_action_window_size"]
+        self.tables: list[SourceTable] = [SourceTable(**k, train=train) for k in kwargs]
+        limit = options["subsample_length"]
+        for t in self.tables:
+            t.keep(options["skip_unlabeled"], options["max_action"], options["max_proprio"])
+            if train and limit is not None and max(t.lengths.values()) > limit:
+                where = {"dataset": t.name}
+                raise Unsupported(f"subsample_length={limit}: an episode has more steps", where)
+        self._names = list(dict.fromkeys(n for t in self.tables for n in t.images))
+
+    def windows(self, keys: Mapping[str, str], **more: Any) -> Windows:
+        """Returns the windows and the goals of images, {key of the stream: image_<name>}."""
+        if self._has_goal:
+            goals = {f"goal_{image}": key for key, image in keys.items()}
+            more["goal"] = goals | {"goal_step": GOAL_STEP}
+        rows = {k: range(1 - self.window, 1) for k in keys}
+        return Windows(rows=rows, beyond={"step": "drop"}, **more)
+
+    def complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the samples of a batch in OpenVLA's form, as NumPy arrays."""
+        x = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
+        step, code = x["step"][:, 1].astype(np.int64).T
+        sources = [self.tables[i] for i in x.get("dataset_index", step * 0).tolist()]
+        observed = step[:, None] + np.arange(1 - self.window, 1)  # Before the first step: negative.
+        before = (observed < 0).sum(1)
+        observation: dict[str, Any] = {}
+        pads = {}
+        for key in (f"image_{name}" for name in self._names):
+            if key in x:
+                observation[key] = _repeat_first(x[key], before)
+                pad = x.get(f"{key}_is_pad", observed < 0)
+                # A window of a camera has its last row. A source without the camera has none.
+                pads[key] = np.repeat(~pad[:, -1:], self.window, 1)
+            else:  # A camera that no dataset has.
+                size = self.images.size or (1, 1)
+                observation[key] = np.zeros((*observed.shape, *size, 3), np.uint8)
+                pads[key] = np.zeros(observed.shape, bool)
+        observation["timestep"] = np.maximum(observed, 0).astype(np.int32)
+        observation["pad_mask"] = observed >= 0
+        if any(t.states for t in self.tables):
+            observation["proprio"] = _repeat_first(x["proprio"], before)
+        observation["pad_mask_dict"] = pads
+        texts = [t.texts[i] for t, i in zip(sources, code.tolist(), strict=True)]
+        task: dict[str, Any] = {"language_instruction": texts}
+        action = _repeat_first(x["action"], before)
+        if self._has_goal:
+            goal = x["goal_step"].reshape(-1)
+            absolute = np.stack([t.absolute for t in sources])
+            action = self._neutral_after(action, goal - step, absolute)
+            task["timestep"] = goal.astype(np.int32)
+            task["pad_mask_dict"] = {"language_instruction": np.array([t != "" for t in texts])}
+            for key, has_image in pads.items():
+                black = np.zeros((len(goal), *observation[key].shape[2:]), np.uint8)
+                task[key] = x.get(f"goal_{key}", black)
+                task["pad_mask_dict"][key] = has_image[:, 0]
+        return {
+            "observation": observation,
+            "task": task,
+            "action": action,
+            "dataset_name": [t.name for t in sources],
+        }
+
+    def _neutral_after(self, action: Any, limit: np.ndarray, absolute: np.ndarray) -> np.ndarray:
+        """Returns actions that are neutral after the goal: 0, or repeated if they are absolute.
+
+        Args:
+            action: The windows of actions, (B, T, D).
+            limit: The steps from the sample to its goal, (B,).
+            absolute: The absolute columns, (B, D).
+        """
+        rows = np.arange(action.shape[1])
+        last = (limit + self.window - 1)[:, None]
+        held = action[np.arange(len(action))[:, None], np.minimum(rows, last)]
+        return np.where((rows > last)[..., None] & ~absolute[:, None], np.float32(0), held)
+
+
+def _image_options(frame: Mapping[str, Any], train: bool) -> Images:
+    """Returns Images for frame_transform_kwargs, with TensorFlow's Lanczos filter, as dlimp has."""
+    known = {"resize_size", "depth_resize_size", "num_parallel_calls", "image_augment_kwargs"}
+    if unknown := frame.keys() - known:
+        raise Misuse(f"frame_transform_kwargs: unknown option {min(unknown)!r}")
+    if train and frame.get("image_augment_kwargs"):
+        raise Unsupported(
+            "image_augment_kwargs: TensorFlow's changes of images are not available",
+            hint="Pass augment=robocache.Augment(…), which has torchvision's.",
+        )
+    sizes = frame.get("resize_size") or {}
+    sizes = set(map(tuple, sizes.values())) if isinstance(sizes, Mapping) else {tuple(sizes)}
+    if len(sizes) > 1:
+        raise Unsupported(f"resize_size: cameras of different sizes: {sorted(sizes)}")
+    size = next(iter(sizes), None)
+    return Images(layout="hwc", size=size, filter="tf-lanczos3" if size else None)
