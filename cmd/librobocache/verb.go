@@ -64,9 +64,10 @@ type findArgs struct {
 // findRanges searches the dataset.
 func (s *sharedDataset) findRanges(ctx context, a *findArgs) (any, error) {
 	r := &verbs.Search{}
-	if err := verbs.Decode("find", []string{a.Expression}, a.Options, r); err != nil {
+	if err := verbs.Decode("find", nil, a.Options, r); err != nil {
 		return nil, err
 	}
+	r.Expression = a.Expression
 	return r.Run(ctx, s.Dataset, verbs.Observer{})
 }
 
