@@ -76,7 +76,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	}
 	defer robocache.LocateIn(&err, "dataset", "hf://datasets/"+repo)
 	if !opt.DryRun {
-		if _, err := findPython(opt.Python); err != nil {
+		if _, err := FindPython(opt.Python); err != nil {
 			return nil, err
 		}
 	}
@@ -163,7 +163,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			Where            robocache.Where
 		}
 	}
-	python, err := findPython(opt.Python)
+	python, err := FindPython(opt.Python)
 	if err != nil && opt.DryRun {
 		return offlinePlan(job, out, card, err), nil
 	}
@@ -271,8 +271,9 @@ func listPushFiles(ctx context.Context, st store.Store) ([]localFile, error) {
 	return out, nil
 }
 
-// findPython returns the path of a Python interpreter.
-func findPython(named string) (string, error) {
+// FindPython returns the path of a Python interpreter: the named one, else that of
+// ROBOCACHE_PYTHON, else that of the environment.
+func FindPython(named string) (string, error) {
 	tried := []string{named}
 	if named == "" {
 		tried = []string{os.Getenv("ROBOCACHE_PYTHON"), "python3", "python"}
@@ -285,12 +286,9 @@ func findPython(named string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", robocache.Unsupported(
-		"push",
-		nil,
-		"push uses the Python package huggingface_hub, but there is no Python interpreter",
-	).
-		WithHint("install Python and huggingface_hub, or name one: %s", robocache.Option("python"))
+	return "", robocache.Unsupported("", nil, "there is no Python interpreter").
+		WithHint("Install Python and the packages that the command needs, or name one: %s",
+			robocache.Option("python"))
 }
 
 // runScript runs the script and returns its output.

@@ -31,6 +31,8 @@ type Range struct {
 	ToS      float64 `json:"to_s"`           // of the last row
 	Position int     `json:"-"`              // of the episode
 	Length   int     `json:"episode_length"` // rows of the episode
+	// Score is the similarity of a frame: the cosine of the angle between the vectors.
+	Score float64 `json:"score,omitempty"`
 }
 
 // IsWhole reports whether the expression is about whole episodes, not about rows.

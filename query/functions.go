@@ -66,18 +66,20 @@ var signalFunctions = map[string]struct {
 	"abs": {
 		width: func(of int) int { return of },
 		compute: func(x *episodeRun, in [][]float64, _ []int64) [][]float64 {
-			return x.mapRows(in, func(channel []float64, i int) float64 {
-				return math.Abs(channel[i])
-			})
+			out := x.channelsLike(in)
+			for c, channel := range in {
+				for i, v := range channel {
+					out[c][i] = math.Abs(v)
+				}
+			}
+			return out
 		},
 		reach: absReach,
 	},
 	"norm": {width: func(int) int { return 1 }, compute: normRows, reach: normReach},
 	"diff": {
-		width: func(of int) int { return of },
-		compute: func(x *episodeRun, in [][]float64, _ []int64) [][]float64 {
-			return x.mapRows(in, diffAt)
-		},
+		width:   func(of int) int { return of },
+		compute: diffRows,
 		reach: func(r reach, _ int) reach {
 			// One row has the difference 0.
 			return reach{lo: min(0, r.lo-r.hi), hi: max(0, r.hi-r.lo), nan: true}
@@ -87,7 +89,7 @@ var signalFunctions = map[string]struct {
 		needsTimes: true,
 		width:      func(int) int { return 1 },
 		compute: func(x *episodeRun, in [][]float64, times []int64) [][]float64 {
-			out := normRows(x, x.mapRows(in, diffAt), nil)
+			out := normRows(x, diffRows(x, in, nil), nil)
 			for i := range out[0] {
 				k := max(1, i)
 				if len(times) < 2 {
@@ -103,27 +105,29 @@ var signalFunctions = map[string]struct {
 	},
 }
 
-// mapRows returns the channels with compute applied to each row.
-func (x *episodeRun) mapRows(
-	in [][]float64, compute func(channel []float64, i int) float64,
-) [][]float64 {
+// channelsLike returns zero channels with the rows of in.
+func (x *episodeRun) channelsLike(in [][]float64) [][]float64 {
 	out := x.channels(len(in))
-	for c, channel := range in {
-		out[c] = x.floats(len(channel))
-		for i := range channel {
-			out[c][i] = compute(channel, i)
-		}
+	for c := range out {
+		out[c] = x.floats(len(in[c]))
 	}
 	return out
 }
 
-// diffAt returns the difference to the row before. The first row repeats the second's difference; a
-// single row has 0.
-func diffAt(channel []float64, i int) float64 {
-	if i = max(1, i); i >= len(channel) {
-		return 0
+// diffRows returns the differences to the row before. The first row repeats the second's
+// difference; a single row has 0.
+func diffRows(x *episodeRun, in [][]float64, _ []int64) [][]float64 {
+	out := x.channelsLike(in)
+	for c, channel := range in {
+		if len(channel) < 2 {
+			continue
+		}
+		for i, v := range channel[1:] {
+			out[c][i+1] = v - channel[i]
+		}
+		out[c][0] = out[c][1]
 	}
-	return channel[i] - channel[i-1]
+	return out
 }
 
 // normRows returns the Euclidean norm of each row.

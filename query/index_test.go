@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/query"
-	"github.com/goatnote-inc/robocache/synth"
 )
 
 // randomTable returns a dataset with random values, NaN, infinities and episodes without rows.
@@ -113,51 +112,4 @@ func FuzzIndex(f *testing.F) {
 		defer x.Close()
 		find(t, d, "a > 2 for 0.1s", query.Options{Index: x})
 	})
-}
-
-// BenchmarkFind searches 100,000 episodes with an index: go test -bench Find -run ^$ ./query/
-func BenchmarkFind(b *testing.B) {
-	ds, err := synth.New(synth.Options{
-		Preset: "heterogeneous", Episodes: 100_000, Cap: 100,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	path := filepath.Join(b.TempDir(), "x.index")
-	if _, err := query.BuildIndex(
-		b.Context(),
-		path,
-		ds,
-		query.IndexOptions{Budget: 1 << 34},
-	); err != nil {
-		b.Fatal(err)
-	}
-	index, err := query.OpenIndex(b.Context(), path, ds)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer index.Close()
-	for _, text := range []string{
-		"action[0] > 0.5", "action[0] > 0.5 for 0.5s", "count(rising(action[6])) >= 2",
-		"max(norm(action)) > 3", "speed(action) < 0.1 for 1s",
-		"falling(action[6]) while action[2] > 0.2 for 0.5s",
-	} {
-		e, err := query.Parse(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(text, func(b *testing.B) {
-			for b.Loop() {
-				bound, err := e.Bind(b.Context(), ds, query.Options{Index: index})
-				if err != nil {
-					b.Fatal(err)
-				}
-				ranges, err := bound.Find(b.Context(), nil, 0)
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(len(ranges)), "ranges")
-			}
-		})
-	}
 }

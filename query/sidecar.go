@@ -25,24 +25,27 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	return content + flags.FilesState(ctx, ds), nil
 }
 
-// IndexPath returns the local file for the index of a dataset: meta/search.index in a folder,
-// NAME.search.index beside a file, and a file in the user's cache folder for other datasets.
-func IndexPath(ds robocache.Dataset) (string, error) {
+// IndexPath returns the local file for the index of a dataset.
+func IndexPath(ds robocache.Dataset) (string, error) { return sidecarPath(ds, indexName) }
+
+// sidecarPath returns the local file for results about a dataset: meta/NAME in a folder, FILE.NAME
+// next to a file, and a file in the user's cache folder for other datasets.
+func sidecarPath(ds robocache.Dataset, name string) (string, error) {
 	uri := strings.TrimPrefix(ds.Info().URI, "file://")
 	info, err := os.Stat(uri)
 	switch {
 	case err == nil && info.IsDir():
-		return filepath.Join(uri, "meta", indexName), nil
+		return filepath.Join(uri, "meta", name), nil
 	case err == nil:
-		return uri + "." + indexName, nil
+		return uri + "." + name, nil
 	}
 	folder, err := os.UserCacheDir()
 	if err != nil {
-		return "", robocache.Unsupported("find", nil, "there is no cache folder for the index").
+		return "", robocache.Unsupported("find", nil, "there is no cache folder for %s", name).
 			WithCause(err).WithHint("Set XDG_CACHE_HOME or HOME.")
 	}
-	name := sha256.Sum256([]byte(ds.Info().URI))
-	return filepath.Join(folder, "robocache", hex.EncodeToString(name[:8])+"."+indexName), nil
+	hash := sha256.Sum256([]byte(ds.Info().URI))
+	return filepath.Join(folder, "robocache", hex.EncodeToString(hash[:8])+"."+name), nil
 }
 
 const indexName = "search.index"

@@ -45,6 +45,16 @@ type Search struct {
 	Index bool `json:"index"`
 	// IndexBudget is the largest size of the index, such as 4GiB.
 	IndexBudget string `json:"index_budget"`
+	// Like is EPISODE:ROW: the frames that are most similar to that frame are found.
+	Like string `json:"like"`
+	// Text finds the frames that are most similar to a text.
+	Text string `json:"text"`
+	// TextModel is module:function, the function of Python that embeds Text.
+	TextModel string `json:"text_model"`
+	// Vector lists the numbers of an embedding, separated by commas, in place of Like or Text.
+	Vector string `json:"vector" hidden:"true"`
+	// Python is the Python that has TextModel.
+	Python string `json:"python"`
 	// Threads is the number of episodes that are read at once; 0: the number of CPUs.
 	Threads int `json:"threads"`
 }
@@ -81,13 +91,24 @@ func Find(ctx context.Context, r *FindRequest, o Observer) (*Found, error) {
 		return nil, err
 	}
 	defer ds.Close()
-	return r.Search.Run(ctx, ds, o)
+	return r.Run(ctx, ds, o)
 }
 
 // check rejects options that contradict each other.
 func (r *Search) check() error {
-	if r.Expression == "" && !r.Index {
-		return misuse("find needs an expression, such as %q", "length < 30")
+	asked := 0
+	for _, text := range []string{r.Expression, r.Like, r.Text, r.Vector} {
+		if text != "" {
+			asked++
+		}
+	}
+	switch {
+	case asked == 0 && !r.Index:
+		return misuse("find needs an expression, such as %q, or %s", "length < 30",
+			robocache.Option("like"))
+	case asked > 1:
+		return misuse("find takes one of an expression, %s and %s", optionName("like"),
+			optionName("text"))
 	}
 	if r.Limit < 0 {
 		return robocache.Misuse("", nil, "%s", optionName("limit")).
@@ -114,6 +135,13 @@ func (r *Search) Run(ctx context.Context, ds robocache.Dataset, o Observer) (*Fo
 		return nil, err
 	}
 	defer index.Close()
+	if r.Like+r.Text+r.Vector != "" {
+		ranges, err := r.findSimilar(ctx, ds, o)
+		if err != nil {
+			return nil, err
+		}
+		return out, r.finish(ctx, ds, out, ranges)
+	}
 	if r.Expression == "" {
 		return out, nil
 	}
@@ -130,16 +158,23 @@ func (r *Search) Run(ctx context.Context, ds robocache.Dataset, o Observer) (*Fo
 		return nil, robocache.At(err, robocache.Where{"dataset": out.URI})
 	}
 	out.Whole = b.IsWhole()
+	return out, r.finish(ctx, ds, out, ranges)
+}
+
+// finish adds the ranges to the result and writes the files that the request names.
+func (r *Search) finish(
+	ctx context.Context, ds robocache.Dataset, out *Found, ranges []query.Range,
+) error {
 	out.add(ranges)
 	if r.CSV != "" {
 		if err := writeRanges(r.CSV, out.Ranges); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if r.Flags != "" {
-		return out, query.WriteFlags(ctx, r.Flags, r.Label, ds, out.Ranges, out.Whole)
+		return query.WriteFlags(ctx, r.Flags, r.Label, ds, out.Ranges, out.Whole)
 	}
-	return out, nil
+	return nil
 }
 
 // add adds ranges to the result.

@@ -55,6 +55,7 @@ var handlers = map[string]handler{
 	"robocache_stats":     onObject((*sharedDataset).readStats),
 	"robocache_find":      onObject((*sharedDataset).findRanges),
 	"robocache_quality":   onObject((*sharedDataset).measureQuality),
+	"robocache_embedded":  onObject((*sharedDataset).storeVectors),
 	"robocache_deal":      onObject((*sharedDataset).dealSplit),
 	"robocache_stream":    onObject((*sharedDataset).readStream),
 	"robocache_align":     onObject((*sharedDataset).alignEpisode),

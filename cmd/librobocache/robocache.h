@@ -67,6 +67,8 @@ ROBOCACHE_CALL(robocache_find);
 /* dataset, {episodes[]?, frames?: all|sample|none, threads?} → {columns[]: {name, dtype, data:
  * base64 of little-endian numbers, or texts[]}, metrics[], findings[]}: the table of metrics. */
 ROBOCACHE_CALL(robocache_quality);
+/* dataset, {folder, info: query.VectorsInfo} → verbs.Embedded: stores vectors of frames */
+ROBOCACHE_CALL(robocache_embedded);
 /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}:
  * the indices of the episodes of each part. */
 ROBOCACHE_CALL(robocache_deal);

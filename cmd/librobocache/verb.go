@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cli"
+	"github.com/goatnote-inc/robocache/query"
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
@@ -63,10 +64,23 @@ type findArgs struct {
 // findRanges searches the dataset.
 func (s *sharedDataset) findRanges(ctx context, a *findArgs) (any, error) {
 	r := &verbs.Search{}
-	if err := verbs.Decode("find", []string{a.Expression}, a.Options, r); err != nil {
+	if err := verbs.Decode("find", nil, a.Options, r); err != nil {
 		return nil, err
 	}
+	r.Expression = a.Expression
 	return r.Run(ctx, s.Dataset, verbs.Observer{})
+}
+
+// embeddedArgs are the arguments of robocache_embedded.
+type embeddedArgs struct {
+	Folder string            `json:"folder"` // with the files of query.WriteVectors
+	Info   query.VectorsInfo `json:"info"`
+}
+
+// storeVectors stores vectors of frames with the dataset.
+func (s *sharedDataset) storeVectors(ctx context, a *embeddedArgs) (any, error) {
+	file, info, err := query.WriteVectors(ctx, s.Dataset, a.Folder, a.Info)
+	return &verbs.Embedded{File: file, VectorsInfo: info}, err
 }
 
 // callVerb returns the call of a function of package verbs.

@@ -120,6 +120,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		newStats(),
 		newPlot(),
 		newFind(),
+		newEmbed(),
 		newConvert(),
 		newEdit(),
 		newSynth(),

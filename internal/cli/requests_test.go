@@ -21,6 +21,7 @@ var requests = map[string]any{
 	"find":              &verbs.FindRequest{},
 	"quality":           &verbs.QualityRequest{},
 	"diff":              &verbs.DiffRequest{},
+	"embed":             &verbs.EmbedRequest{},
 	"stats":             &verbs.StatsRequest{},
 	"plot":              &verbs.PlotRequest{},
 	"convert":           &verbs.ConvertRequest{},

@@ -64,8 +64,8 @@ More names:
 - pull and push copy datasets from and to the Hugging Face Hub.
 - stats computes exact statistics, window_statistics those of windows of relative actions, and
   pool_statistics those of several datasets together.
-- find searches episodes and rows by expressions over signals.
 - quality measures every episode and lists those that differ from the others.
+- find searches episodes and rows by expressions over signals, and frames by the vectors of embed.
 - causality reports which observations use samples that a robot does not have yet.
 - diff reports how a dataset differs from another one, also in another format.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
@@ -99,6 +99,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
     from . import datasets as datasets, live as live
+    from ._embed import embed
     from ._find import find
     from ._quality import quality
     from ._verbs import causality, convert, diff, doctor, inspect, pull, push, stats
@@ -184,6 +185,7 @@ __all__ = [
     "find",
     "quality",
     "diff",
+    "embed",
     "convert",
     "stats",
     "window_statistics",
@@ -235,6 +237,7 @@ _MODULES_OF_NAMES = {
     "_quality": "quality",
     "_verbs": "inspect doctor causality diff convert stats pull push",
     "_find": "find",
+    "_embed": "embed",
     "_window_statistics": "window_statistics pool_statistics",
     "contract": "Contract",
     "live": "live Live",

@@ -15,6 +15,8 @@ from ._errors import Error
 
 def main() -> NoReturn:
     """Runs sys.argv and ends the process with one of the exit codes in docs/cli.md."""
+    # Verbs that call Python use this one. The engine copies the environment when it is loaded.
+    os.environ.setdefault("ROBOCACHE_PYTHON", sys.executable)
     try:
         run = current_engine().main
     except Error as e:

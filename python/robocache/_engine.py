@@ -29,7 +29,8 @@ DONE, PENDING, END = 0, -1, -2
 
 _CALL_NAMES = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode "
-    "robocache_episodes robocache_stats robocache_find robocache_quality robocache_deal robocache_stream "
+    "robocache_episodes robocache_stats robocache_find robocache_embedded robocache_quality "
+    "robocache_deal robocache_stream "
     "robocache_align robocache_map_new robocache_map_items robocache_loader_new "
     "robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
     "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats "

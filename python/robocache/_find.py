@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import Any
+
+import numpy as np
 
 from ._verbs import Result, _plain_json
 from .dataset import as_dataset
@@ -21,6 +24,7 @@ class FoundRange(Result):
         from_s: The timestamp of the first row in seconds after that of row 0.
         to_s: The timestamp of the last row in the same seconds.
         episode_length: The number of rows of the episode.
+        score: The similarity of a frame, at most 1. None if frames were not compared.
     """
 
     episode: int
@@ -28,6 +32,7 @@ class FoundRange(Result):
     from_s: float
     to_s: float
     episode_length: int
+    score: float | None
 
 
 class Found(list[FoundRange]):
@@ -85,6 +90,10 @@ def find(
     label: str | None = None,
     index: bool = False,
     index_budget: int | str | None = None,
+    like: tuple[int, int] | None = None,
+    text: str | None = None,
+    text_model: str | None = None,
+    vector: Any = None,
     threads: int | None = None,
     **how: Any,
 ) -> Found:
@@ -106,6 +115,12 @@ def find(
             it until the dataset changes.
         index_budget: The largest size of the index in bytes, or text such as "4GiB". Default
             16 GiB.
+        like: (episode, row) of a frame, in place of an expression. Finds the frames that are most
+            similar to it, each with a score. embed must have stored vectors. limit is 20 by
+            default.
+        text: A text in place of a frame.
+        text_model: "module:function" that embeds the text: from a list of str to vectors (N, D).
+        vector: The vector itself, an array of numbers.
         threads: Episodes that are read at once. Default None: the number of CPUs.
         how: Arguments of robocache.open, if source is a path or a URI.
 
@@ -128,6 +143,11 @@ def find(
         "label": label,
         "index": index,
         "index_budget": index_budget,
+        "like": None if like is None else f"{int(like[0])}:{int(like[1])}",
+        "text": text,
+        "text_model": text_model,
+        "vector": None if vector is None else np.asarray(vector, np.float32).ravel().tolist(),
+        "python": None if text is None else sys.executable,
         "threads": threads,
     }
     given = {k: v for k, v in options.items() if v is not None}
