@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _lerobotmeta
+from . import _checks, _lerobotmeta
 from ._errors import Malformed, Misuse, NotFound, Unsupported
+from ._feature import Features
 from .dataset import Dataset
+from .vectors import Part, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +24,11 @@ class Config:
 
     Attributes:
         repo_id: A path, a URI, or the name of a LeRobot dataset on this disk.
-        images: {name in the model: camera}. None: a black image that the mask marks as absent.
+        images: {name in the model: camera}. Of a list of cameras, one is drawn for each sample. None:
+            a black image that the mask marks as absent.
         image_mask: {name in the model: bool}, where the mask differs from "has a camera".
-        state: The key of the state. Default "observation.state".
-        actions: The key of the actions. Default "action".
+        state: The key of the state, or keys whose columns are joined. Default "observation.state".
+        actions: The same of the actions. Default "action".
         delta_mask: True for each action that becomes a difference from the state of its sample.
             Actions beyond its end stay absolute. Default None: all stay absolute.
         action_horizon: The number of actions of a sample, at the rate of the rows. Default 50.
@@ -36,7 +39,8 @@ class Config:
         use_quantile_norm: Whether to use q01 and q99 instead of mean and std. Default True.
         resolution: (height, width) of images in pixels: uint8 (H, W, 3) with black borders.
             Default (224, 224).
-        prompt: The key of the text, or "=" and a fixed text. Default "task".
+        prompt: The key of the text, or "=" and a fixed text. Of a list of keys, one is drawn for
+            each sample. Default "task".
         transforms: Functions called per sample with {"state", "actions", "prompt"} before padding,
             such as tokenizers. Their new keys are stacked. Default ().
         batch_size: Samples per batch over all processes. Default 32.
@@ -47,17 +51,17 @@ class Config:
     """
 
     repo_id: str
-    images: Mapping[str, str | None]
+    images: Mapping[str, str | Sequence[str] | None]
     image_mask: Mapping[str, bool] = field(default_factory=dict)
-    state: str = "observation.state"
-    actions: str = "action"
+    state: str | Sequence[str] = "observation.state"
+    actions: str | Sequence[str] = "action"
     delta_mask: Sequence[bool] | None = None
     action_horizon: int = 50
     action_dim: int | None = 32
     norm_stats: Any = None
     use_quantile_norm: bool = True
     resolution: tuple[int, int] = (224, 224)
-    prompt: str = "task"
+    prompt: str | Sequence[str] = "task"
     transforms: Sequence[Callable[[dict[str, Any]], dict[str, Any]]] = ()
     batch_size: int = 32
     seed: int = 42
@@ -91,6 +95,53 @@ def read_statistics(c: Config) -> dict[str, dict[str, np.ndarray]]:
         if missing := [f for f in fields if stats.get(f) is None]:
             raise Misuse(f"norm_stats[{key!r}] has no {missing[0]!r}", {"dataset": c.repo_id})
         out[key] = {f: np.asarray(stats[f]) for f in fields}
+    return out
+
+
+def _as_list(keys: str | Sequence[str]) -> list[str]:
+    """Returns one key or several as a list."""
+    return [keys] if isinstance(keys, str) else list(keys)
+
+
+def number_vectors(
+    c: Config, features: Features, statistics: Mapping[str, Any]
+) -> dict[str, Vector]:
+    """Returns the vectors "state" and "actions" in openpi's precision, not clipped.
+
+    Args:
+        c: The configuration.
+        features: The streams of the dataset.
+        statistics: Those of read_statistics, or none: the numbers are not normalized.
+    """
+    out = {}
+    states = _as_list(c.state)
+    for key, streams in (("state", states), ("actions", _as_list(c.actions))):
+        numbers = list(statistics.get(key, {}).values())
+        is_single = all(v.dtype == np.float32 for v in numbers)
+        mode, names = NORMS[c.use_quantile_norm]
+        norm: dict[str, Any] = {"mode": mode, "precision": "float32" if is_single else "float64"}
+        # NumPy adds a Python number to float32 in float32.
+        norm["epsilon"] = float(np.float32(1e-6)) if is_single else 1e-6
+        parts, end = [], 0
+        for i, stream in enumerate(streams):
+            _checks.check_key(stream, features, key)
+            start, end = end, end + int(np.prod(features[stream].shape))
+            mask = [*(c.delta_mask or ()), *[False] * end][start:end]
+            more: dict[str, Any] = {}
+            if key == "actions" and any(mask):
+                if len(states) != len(streams):
+                    raise Misuse("delta_mask: state and actions are not equally many streams")
+                absolute = [k for k, is_delta in enumerate(mask) if not is_delta]
+                more = {"relative": "difference", "reference": (states[i], 0), "absolute": absolute}
+            if numbers:
+                more["norm"] = norm | {k: v[..., start:end] for k, v in zip(names, numbers)}
+            parts.append(Part(stream, precision="float32", **more))
+        out[key] = Vector(
+            parts=parts,
+            rows=range(c.action_horizon) if key == "actions" else None,
+            width=max(end, c.action_dim or 0),
+            dtype="float32" if is_single else "float64",
+        )
     return out
 
 

@@ -19,25 +19,26 @@ import numpy as np
 
 from . import _checks, _lerobotmeta, lerobot
 from ._errors import Misuse
-from ._feature import Features
-from ._openpi_config import NORMS, Config, read_config, read_statistics
+from ._openpi_config import Config, number_vectors, read_config, read_statistics
+from ._openpi_droid import droid_segments
 from ._views import JaxBatches, NumpyBatches
 from ._window_statistics import window_statistics
 from .dataset import Dataset
 from .loader import Loader
-from .options import Images
-from .vectors import Part, Vector
+from .options import Images, Windows
 
 __all__ = [
     "LeRobotDataset",
     "LeRobotDatasetMetadata",
     "Config",
     "DataLoader",
+    "droid_segments",
     "norm_stats",
     "read_config",
 ]
 
-_UNPADDED = "unpadded."  # Prefix of the numbers that transforms receive.
+# Prefixes of keys of the batch: numbers that transforms receive, and one of several streams.
+_UNPADDED, _DRAWN = "unpadded.", "drawn."
 
 
 class TaskTable(dict[int, str]):
@@ -78,35 +79,6 @@ class LeRobotDataset(lerobot.LeRobotDataset):
     """
 
     _metadata_class = LeRobotDatasetMetadata
-
-
-def _vectors(c: Config, features: Features, statistics: Mapping[str, Any]) -> dict[str, Vector]:
-    """Returns the vectors "state" and "actions" in openpi's precision, not padded or clipped."""
-    out = {}
-    for key, stream in (("state", c.state), ("actions", c.actions)):
-        _checks.check_key(stream, features, key)
-        width = int(np.prod(features[stream].shape))
-        mask: list[bool] = [*(c.delta_mask or ())][:width]
-        more: dict[str, Any] = {}
-        if key == "actions" and any(mask):
-            absolute = [i for i in range(width) if i >= len(mask) or not mask[i]]
-            more = {"relative": "difference", "reference": (c.state, 0), "absolute": absolute}
-        is_single = True
-        if numbers := [v[..., :width] for v in statistics.get(key, {}).values()]:
-            # NumPy adds a Python number to float32 in float32.
-            is_single = all(v.dtype == np.float32 for v in numbers)
-            epsilon = float(np.float32(1e-6)) if is_single else 1e-6
-            precision = "float32" if is_single else "float64"
-            mode, names = NORMS[c.use_quantile_norm]
-            more["norm"] = {"mode": mode, "epsilon": epsilon, "precision": precision}
-            more["norm"] |= dict(zip(names, numbers, strict=True))
-        out[key] = Vector(
-            parts=[Part(stream, precision="float32", **more)],
-            rows=range(c.action_horizon) if key == "actions" else None,
-            width=max(width, c.action_dim or 0),
-            dtype="float32" if is_single else "float64",
-        )
-    return out
 
 
 def _all_devices() -> Any:
@@ -178,16 +150,28 @@ class DataLoader:
             )
         statistics = {} if skip_norm_stats else read_statistics(c)
         dataset = Dataset(_lerobotmeta.locate_dataset(c.repo_id, None))
-        vectors = _vectors(c, dataset.features, statistics)
+        vectors = number_vectors(c, dataset.features, statistics)
         padded = {k: replace(v, dtype="float32") for k, v in vectors.items()}
         # Transforms receive numbers before padding.
         unpadded = {_UNPADDED + k: replace(v, width=None) for k, v in vectors.items()}
-        is_fixed = c.prompt.startswith("=")
         self._has_prompt = framework != "jax"  # JAX has no text.
-        self._prompt_key = c.prompt if not is_fixed and (c.transforms or self._has_prompt) else None
+        # Keys of the batch: those of which one is drawn for each sample have names of their own.
+        sources: dict[str, Any] = {**c.images, "prompt": c.prompt}
+        drawn = {_DRAWN + n: list(k) for n, k in sources.items() if isinstance(k, (list, tuple))}
+        keys = {n: _DRAWN + n if _DRAWN + n in drawn else k for n, k in sources.items()}
+        prompt = keys.pop("prompt")
+        self._fixed_prompt = prompt[1:] if prompt.startswith("=") else None
+        reads_text = self._fixed_prompt is None and (c.transforms or self._has_prompt)
+        self._prompt_key = prompt if reads_text else None
+        self._cameras = keys
+        if not reads_text:
+            drawn.pop(prompt, None)
         self.loader: Loader = Loader(
             dataset,
-            keys=[k for k in dict.fromkeys([*c.images.values(), self._prompt_key]) if k],
+            keys=[
+                k for k in dict.fromkeys([*keys.values(), self._prompt_key]) if k and k not in drawn
+            ],
+            windows=Windows(choose=drawn or None),
             vectors={**padded, **(unpadded if c.transforms else {})},
             batch_size=c.batch_size,
             shuffle="global" if shuffle is True else shuffle,
@@ -208,7 +192,7 @@ class DataLoader:
             self._convert = _as_tensors
         rows = self.loader.batch_size = c.batch_size // self.loader.world_size
         # The masks and black images of all batches.
-        cameras = c.images.items()
+        cameras = keys.items()
         masks = {n: np.full(rows, c.image_mask.get(n, k is not None)) for n, k in cameras}
         black = {n: np.zeros((rows, *c.resolution, 3), np.uint8) for n, k in cameras if k is None}
         self._masks, self._black = self._convert(masks), self._convert(black)
@@ -229,14 +213,14 @@ class DataLoader:
     def _model_inputs(self, batch: dict[str, Any]) -> Any:
         """Returns the inputs of the model."""
         c, more = self.config, {}
-        prompts = batch.pop(self._prompt_key, None) or [c.prompt[1:]] * self.loader.batch_size
+        prompts = batch.pop(self._prompt_key, None) or [self._fixed_prompt] * self.loader.batch_size
         if c.transforms:
             more = self._transform(batch, prompts)
         elif self._has_prompt:
             more = {"prompt": np.array(prompts)}
         if not isinstance(self._batches, JaxBatches):
             batch, more = self._convert(batch), self._convert(more)
-        images = {n: self._black[n] if k is None else batch[k] for n, k in c.images.items()}
+        images = {n: self._black[n] if k is None else batch[k] for n, k in self._cameras.items()}
         numbers = {k: batch[k] for k in ("state", "actions")}
         inputs = {"image": images, "image_mask": dict(self._masks), **numbers, **more}
         if self._train_config is None:
@@ -253,10 +237,10 @@ class DataLoader:
             item = {**{k: v[i] for k, v in numbers.items()}, "prompt": np.asarray(prompt)}
             for transform in self.config.transforms:
                 item = transform(item)
-            for key in (
-                item.keys() - numbers.keys() - ({"prompt"} if not self._has_prompt else set())
-            ):
+            for key in item.keys() - numbers.keys():
                 out.setdefault(key, []).append(item[key])
+        if not self._has_prompt:
+            out.pop("prompt", None)
         return {k: np.stack(v) for k, v in out.items()}
 
 
@@ -286,7 +270,7 @@ def norm_stats(
     """
     c = config if isinstance(config, Config) else read_config(config)
     with Dataset(_lerobotmeta.locate_dataset(c.repo_id, None)) as dataset:
-        vectors = _vectors(c, dataset.features, {})
+        vectors = number_vectors(c, dataset.features, {})
         found = window_statistics(dataset, vectors, exact=exact, batch_size=c.batch_size)
     names = ("mean", "std", "q01", "q99")
     stats = {key: {n: found[key][n].tolist() for n in names} for key in ("state", "actions")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -279,3 +280,72 @@ def test_norm_stats(theirs: dict[str, Any], tmp_path: Path) -> None:
     assert np.allclose(exact, np.quantile(np.asarray(rows), 0.01, axis=0), atol=1e-6)
     with pytest.raises(robocache.Misuse):
         openpi.norm_stats(replace(config, actions="actoin"))
+
+
+def test_one_of_several_cameras() -> None:
+    cameras = ["observation.images.cam_high", "observation.images.cam_high_flip"]
+
+    def batches(camera: Any, prompt: Any = "task") -> list[Any]:
+        config = openpi.Config(
+            repo_id=dataset_path("g1_h264_v30"),
+            images={"base": camera},
+            prompt=prompt,
+            resolution=(48, 64),
+            batch_size=16,
+        )
+        options: dict[str, Any] = {"framework": "numpy", "shuffle": "pool", "num_batches": 2}
+        return list(openpi.DataLoader(config, skip_norm_stats=True, episodes=[0], **options))
+
+    first, second, drawn = batches(cameras[0]), batches(cameras[1]), batches(cameras, ["task"])
+    found = set()
+    for a, b, one in zip(first, second, drawn, strict=True):
+        assert a["state"].tobytes() == one["state"].tobytes()
+        assert one["prompt"].tolist() == a["prompt"].tolist() and one["image_mask"]["base"].all()
+        for x, y, image in zip(a["image"]["base"], b["image"]["base"], one["image"]["base"]):
+            assert np.array_equal(image, x) != np.array_equal(image, y)
+            found.add(np.array_equal(image, x))
+    assert found == {True, False}
+
+
+def test_joined_streams(theirs: dict[str, Any]) -> None:
+    stats = statistics_of(theirs)
+    twice = {k: {s: np.tile(v, 2) for s, v in x.items()} for k, x in stats.items()}
+    one = openpi.Config(
+        repo_id=dataset_path("g1_v21"), images={}, delta_mask=MASK, norm_stats=stats, action_dim=26
+    )
+    state, actions = ["observation.state"] * 2, ["action"] * 2
+    two = replace(one, state=state, actions=actions, delta_mask=MASK * 2, norm_stats=twice)
+    want, got = first_batch(one), first_batch(two)
+    for key in ("state", "actions"):
+        assert np.array_equal(got[key], np.concatenate([want[key], want[key]], -1)), key
+    with pytest.raises(robocache.Misuse, match="equally many"):
+        openpi.DataLoader(replace(two, state="observation.state"), framework="numpy")
+
+
+def test_droid_segments(tmp_path: Path) -> None:
+    """An episode without a success or without ranges has no samples."""
+    lengths, path = [30, 20, 25, 10], tmp_path / "droid"
+    files = ["a/success/1.h5", "a/failure/2.h5", "a/success/3.h5", "a/success/4.h5"]
+    numbers = {"dtype": "float32", "shape": (2,)}
+    text = {"dtype": "string", "shape": (1,)}
+    features = {"observation.state": numbers, "action": numbers, "folder": text, "file": text}
+    with robocache.Writer(path, fps=15, features=features) as writer:
+        for n, file in zip(lengths, files, strict=True):
+            for t in range(n):
+                row = {"observation.state": np.full(2, t, np.float32), "action": np.zeros(2)}
+                writer.add_frame({**row, "folder": "gs://x", "file": file, "task": "x"})
+            writer.save_episode()
+    ranges = {f"gs://x--{files[0]}": [[2, 9], [25, 90]], f"gs://x--{files[1]}": [[0, 5]]}
+    ranges[f"gs://x--{files[2]}"] = [[4, 4], [7, 3], [24, 25]]
+    (tmp_path / "ranges.json").write_text(json.dumps(ranges))
+    segments = openpi.droid_segments(path, tmp_path / "ranges.json", keys=("folder", "file"))
+    assert segments == {0: [(2, 9), (25, 30)], 2: [(24, 25)]}
+    config = openpi.Config(repo_id=str(path), images={}, action_horizon=4, batch_size=13)
+    order = robocache.Order(segments=segments)
+    batch = first_batch(config, skip_norm_stats=True, order=order)
+    assert batch["state"][:, 0].tolist() == [*range(2, 9), *range(25, 30), 24]
+    (tmp_path / "ranges.json").write_text("[1]")
+    with pytest.raises(robocache.Malformed):
+        openpi.droid_segments(path, tmp_path / "ranges.json")
+    with pytest.raises(robocache.NotFound):
+        openpi.droid_segments(path, tmp_path / "none.json")

@@ -59,8 +59,8 @@ inputs of the model. Runs are interleaved, each in a fresh process.
 
 A client runs if its package is installed, or if ROBOCACHE_CLIENT_NAME lists the folders of its
 checkout and of those that it imports, as in PYTHONPATH. ROBOCACHE_CLIENT_NAME_PYTHON is its
-interpreter. Other clients are skipped, with the reason. NAME is OPENPI, GR00T, DIFFUSION_POLICY or
-OPENVLA. The datasets are in FOLDER (default: $ROBOCACHE_TESTDATA).`
+interpreter. Other clients are skipped, with the reason. NAME is OPENPI, NORM_STATS, GR00T,
+DIFFUSION_POLICY or OPENVLA. The datasets are in FOLDER (default: $ROBOCACHE_TESTDATA).`
 	c.Example = `  robocache-bench clients
   ROBOCACHE_CLIENT_DIFFUSION_POLICY=~/diffusion_policy robocache-bench clients --out report
   robocache-bench clients --list`

@@ -6,7 +6,7 @@ packages are on PYTHONPATH. What a client needs the
 network for is left out in all runners of a case: tokenizers.
 """
 
-import atexit, json, logging, os, shutil, sys, tempfile, time, types
+import atexit, itertools, json, logging, os, shutil, sys, tempfile, time, types
 
 from . import common
 import numpy as np
@@ -122,6 +122,188 @@ def openpi_loader():
         dataset, a.batch_size, shuffle=True, num_workers=a.workers, seed=a.seed
     )
     return (len(b["state"]) for b in loader), SOME
+
+
+# GR00T N1.7: two cameras with the transform of training, 16 actions, relative arms, percentiles,
+# padded to 40 × 132. The image processor of its backbone is left out.
+
+GR00T_GROUPS = {"left_arm": (0, 7), "right_arm": (7, 14), "hands": (14, 26)}
+GR00T_CAMERAS = ("cam_high", "cam_high_flip")
+GR00T_TAG = "new_embodiment"
+
+
+def temporary_folder():
+    """Returns a folder that is removed when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="robocache-clients-")
+    atexit.register(folder.cleanup)
+    return folder.name
+
+
+def empty_packages(*names):
+    """Makes packages whose initialisers import models. The data loaders do not need them."""
+    for name in names:
+        folders = [os.path.join(f, *name.split(".")) for f in sys.path]
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [f for f in folders if os.path.isdir(f)]
+
+
+def gr00t_set():
+    """Writes the dataset as LeRobot v2.1 with modality.json, and returns (folder, configurations)."""
+    import robocache
+    from gr00t.data.types import ModalityConfig
+
+    path = os.path.join(temporary_folder(), "g1")
+    robocache.convert(a.uri, path, version="v2.1", progress=False)
+    groups = {n: {"start": lo, "end": hi} for n, (lo, hi) in GR00T_GROUPS.items()}
+    cameras = {n: {"original_key": "observation.images." + n} for n in GR00T_CAMERAS}
+    with open(os.path.join(path, "meta", "modality.json"), "w") as f:
+        json.dump({"state": groups, "action": groups, "video": cameras}, f)
+    kinds = dict(type="NON_EEF", format="DEFAULT")
+    actions = [dict(rep="RELATIVE" if "arm" in n else "ABSOLUTE", **kinds) for n in groups]
+    return path, {
+        "video": ModalityConfig([0], list(cameras)),
+        "state": ModalityConfig([0], list(groups)),
+        "action": ModalityConfig([*range(16)], list(groups), action_configs=actions),
+        "language": ModalityConfig([0], ["task"]),
+    }
+
+
+@runner("gr00t", "gr00t", "robocache-item")
+def gr00t_loader():
+    os.environ.update(NO_ALBUMENTATIONS_UPDATE="1")
+    empty_packages("gr00t.model", "gr00t.model.gr00t_n1d7")
+    import gr00t.data.dataset.sharded_mixture_dataset as mixture
+    import gr00t.data.dataset.sharded_single_step_dataset as steps
+    import gr00t.model.gr00t_n1d7.processing_gr00t_n1d7 as processing
+    from gr00t.configs.data.embodiment_configs import MODALITY_CONFIGS
+    from gr00t.data import stats
+    from gr00t.data.embodiment_tags import EmbodimentTag
+
+    class Backbone:
+        """Stands for the tokenizer and the image processor, which are on the network."""
+
+        tokenizer = types.SimpleNamespace()
+
+        def apply_chat_template(self, conversation, **_):
+            return conversation[0]["content"][-1]["text"]
+
+        def __call__(self, **_):
+            return {}
+
+    path, configs = gr00t_set()
+    tag = EmbodimentTag(GR00T_TAG)
+    MODALITY_CONFIGS[GR00T_TAG] = configs
+    processing.build_processor = lambda *_: Backbone()
+    mixture.print = steps.print = stats.print = lambda *_: None
+    stats.generate_stats(path)
+    stats.generate_rel_stats(path, tag)
+    processor = processing.Gr00tN1d7Processor(
+        modality_configs={GR00T_TAG: configs},
+        use_percentiles=True,
+        image_crop_size=[230, 230],
+        image_target_size=[256, 256],
+        shortest_image_edge=None,
+        crop_fraction=None,
+        max_state_dim=132,
+        max_action_dim=132,
+        max_action_horizon=40,
+        use_albumentations=True,
+        use_relative_action=True,
+        state_dropout_prob=0.2,
+    )
+    cls = steps.ShardedSingleStepDataset
+    if a.runner == "robocache-item":
+        import robocache.gr00t
+
+        cls = robocache.gr00t.ShardedSingleStepDataset
+    dataset = cls(path, tag, configs)
+    mix = mixture.ShardedMixtureDataset([dataset], [1.0], processor, seed=a.seed)
+    loader = common.torch_loader(mix, a, collate_fn=processor.collator, prefetch_factor=2)
+    # The window has as many samples as the epoch: the shards of workers begin at its ends.
+    size = lambda b: len(b["inputs"]["state"])
+    return endless(loader, size), int(dataset.shard_lengths.sum()) // a.batch_size
+
+
+@runner("gr00t", "robocache")
+def gr00t_adapter():
+    import robocache.gr00t
+
+    path, configs = gr00t_set()
+    loader = robocache.gr00t.Loader(
+        path,
+        embodiment_tag=GR00T_TAG,
+        modality_configs=configs,
+        batch_size=a.batch_size,
+        shuffle="pool",
+        seed=a.seed,
+        drop_last=True,
+        threads=a.workers,
+    )
+    return endless(loader, lambda b: len(b["state"])), len(loader)
+
+
+# Statistics of 10^6 windows of 50 actions of 14 columns, all relative to the state. The data is
+# made here.
+
+
+def million_windows():
+    """Returns the states and actions of 1,000 episodes of 1,000 rows."""
+    rng = np.random.default_rng(0)
+    walk = rng.normal(0, 0.02, (1000, 1000, 14)).cumsum(1)
+    action = walk + rng.normal(0, 0.05, walk.shape)
+    return walk.astype(np.float32), action.astype(np.float32)
+
+
+def write_replay_buffer(path, state, action):
+    """Writes episodes as a replay buffer of diffusion_policy: Zarr v2 without compression."""
+    ends = np.arange(1, len(state) + 1) * state.shape[1]
+    arrays = {"data/state": state, "data/action": action, "meta/episode_ends": ends}
+    for folder in ("", "data", "meta"):
+        os.makedirs(os.path.join(path, folder), exist_ok=True)
+        with open(os.path.join(path, folder, ".zgroup"), "w") as f:
+            json.dump({"zarr_format": 2}, f)
+    for name, x in arrays.items():
+        x = x.reshape(-1, *x.shape[2:])
+        meta = dict(zarr_format=2, shape=x.shape, chunks=x.shape, dtype=x.dtype.str, order="C")
+        os.makedirs(os.path.join(path, name))
+        with open(os.path.join(path, name, ".zarray"), "w") as f:
+            json.dump({**meta, "compressor": None, "filters": None, "fill_value": 0}, f)
+        x.tofile(os.path.join(path, name, ".".join("0" * x.ndim)))
+
+
+@runner("norm_stats", "robocache", "robocache-histogram")
+def norm_stats_adapter():
+    import robocache.openpi
+
+    path = os.path.join(temporary_folder(), "million.zarr")
+    write_replay_buffer(path, *million_windows())
+    config = robocache.openpi.Config(repo_id=path, images={}, delta_mask=[True] * 14)
+
+    def passes():
+        while True:
+            robocache.openpi.norm_stats(config, exact=a.runner == "robocache")
+            yield 10**6
+
+    return passes(), 1
+
+
+@runner("norm_stats", "openpi")
+def norm_stats_loop():
+    import openpi.shared.normalize as normalize
+
+    state, action = million_windows()
+    at = np.minimum(np.arange(1000)[:, None] + np.arange(50), 999)
+    stats = {k: normalize.RunningStats() for k in ("state", "actions")}
+
+    def batches():
+        for episode, rows in itertools.cycle(zip(state, action)):
+            windows = rows[at] - episode[:, None]
+            for first in range(0, 992, 32):
+                stats["state"].update(episode[first : first + 32])
+                stats["actions"].update(windows[first : first + 32].reshape(-1, 14))
+                yield 32
+
+    return batches(), SOME
 
 
 # diffusion_policy: windows of 16 steps with an image, from a replay buffer in RAM.
