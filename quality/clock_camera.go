@@ -25,7 +25,7 @@ var cameraLagMetric = metric{
 		}
 		return sum / float64(count)
 	},
-	rule: &rule{code: "camera-out-of-sync", spread: 6, floor: 0.015, rows: 0.6, hint: hintShift},
+	rule: &rule{code: "camera-out-of-sync", spread: 4.5, floor: 0.015, rows: 0.6, hint: hintShift},
 }
 
 // cameraLagCorrelationMetric is the correlation at the best lag; the camera with the smallest
@@ -67,7 +67,7 @@ var cameraDriftMetric = metric{
 		}
 		return most
 	},
-	rule: &rule{code: "camera-drift", spread: 8, floor: 0.05, rows: 1.5, hint: hintClock},
+	rule: &rule{code: "camera-drift", spread: 6, floor: 0.05, rows: 1.5, hint: hintClock},
 }
 
 // cameraSkewMetric is the largest lag between two cameras, by the change of their images. It is NaN
@@ -99,7 +99,7 @@ var cameraSkewMetric = metric{
 		}
 		return most
 	},
-	rule: &rule{code: "cameras-out-of-sync", spread: 6, floor: 0.015, rows: 0.6, hint: hintShift},
+	rule: &rule{code: "cameras-out-of-sync", spread: 4.5, floor: 0.015, rows: 0.6, hint: hintShift},
 }
 
 // lagOfCamera returns the lag of a camera in seconds and the correlation, over a part of the

@@ -13,7 +13,7 @@ var lateStartMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.endSpread(func(times []int64) int64 { return times[0] })
 	},
-	rule: &rule{code: "late-start", spread: 6, floor: 0.1, share: 0.5, hint: hintClock},
+	rule: &rule{code: "late-start", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
 }
 
 // earlyEndMetric is the time from the last timestamp of the earliest stream to the one of the
@@ -27,7 +27,7 @@ var earlyEndMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.endSpread(func(times []int64) int64 { return times[len(times)-1] })
 	},
-	rule: &rule{code: "early-end", spread: 6, floor: 0.1, share: 0.5, hint: hintClock},
+	rule: &rule{code: "early-end", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
 }
 
 // endSpread returns the seconds between the smallest and the largest value of end over all clocks

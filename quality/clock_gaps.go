@@ -19,7 +19,7 @@ var gapsMetric = metric{
 			return float64(missing)
 		})
 	},
-	rule: &rule{code: "gap", spread: 6, floor: 0.5, share: 0.5, hint: hintClock},
+	rule: &rule{code: "gap", spread: 4.5, floor: 0.5, share: 0.5, hint: hintClock},
 }
 
 // longestGapMetric is the longest step between timestamps of a clock.
@@ -52,7 +52,7 @@ var duplicatedTimesMetric = metric{
 			return countSteps(steps, func(s int64) bool { return s == 0 })
 		})
 	},
-	rule: &rule{code: "duplicated-timestamps", spread: 6, floor: 0.5, hint: hintClock},
+	rule: &rule{code: "duplicated-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
 }
 
 // backwardTimesMetric is the number of timestamps before the one before, in all clocks.
@@ -67,7 +67,7 @@ var backwardTimesMetric = metric{
 			return countSteps(steps, func(s int64) bool { return s < 0 })
 		})
 	},
-	rule: &rule{code: "backward-timestamps", spread: 6, floor: 0.5, hint: hintClock},
+	rule: &rule{code: "backward-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
 }
 
 func countSteps(steps []int64, counts func(int64) bool) float64 {

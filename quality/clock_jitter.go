@@ -20,5 +20,5 @@ var jitterMetric = metric{
 			return quickQuantile(deviation, 0.95)
 		})
 	},
-	rule: &rule{code: "jitter", spread: 6, floor: 0.1, share: 0.5, hint: hintClock},
+	rule: &rule{code: "jitter", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
 }

@@ -21,5 +21,5 @@ var rateMetric = metric{
 		}
 		return math.NaN()
 	},
-	rule: &rule{code: "rate", spread: 6, share: 0.05, hint: hintClock},
+	rule: &rule{code: "rate", spread: 4.5, share: 0.05, hint: hintClock},
 }

@@ -19,7 +19,7 @@ var clockSkewMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.largestPair(func(p *clockPair) float64 { return math.Abs(p.difference) })
 	},
-	rule: &rule{code: "clock-skew", spread: 6, floor: 0.02, share: 0.5, hint: hintClock},
+	rule: &rule{code: "clock-skew", spread: 4.5, floor: 0.02, share: 0.5, hint: hintClock},
 }
 
 // clockDriftMetric is the largest change of the difference between two clocks of one stream, in
@@ -34,7 +34,7 @@ var clockDriftMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.largestPair(func(p *clockPair) float64 { return math.Abs(p.drift) })
 	},
-	rule: &rule{code: "clock-drift", spread: 6, floor: 200, share: 0.5, hint: hintClock},
+	rule: &rule{code: "clock-drift", spread: 4.5, floor: 200, share: 0.5, hint: hintClock},
 }
 
 // clockPair is the difference between two clocks of one stream.

@@ -44,7 +44,7 @@ var clippedActionsMetric = metric{
 		}
 		return float64(worst) / float64(s.rows())
 	},
-	rule: &rule{code: "clipped-actions", spread: 6, floor: 0.05, hint: hintLook},
+	rule: &rule{code: "clipped-actions", spread: 4.5, floor: 0.05, hint: hintLook},
 }
 
 // actionLevelsMetric is the number of different values of the channel of the action with fewest,
@@ -70,7 +70,7 @@ var actionLevelsMetric = metric{
 		}
 		return fewest / float64(s.rows())
 	},
-	rule: &rule{code: "quantised-actions", spread: 6, floor: 0.3, hint: hintLook},
+	rule: &rule{code: "quantised-actions", spread: 4.5, floor: 0.3, hint: hintLook},
 }
 
 // countDistinct returns the number of different values. slots is memory for at least twice as many

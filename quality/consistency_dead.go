@@ -22,5 +22,5 @@ var deadChannelsMetric = metric{
 		}
 		return float64(count)
 	},
-	rule: &rule{code: "dead-channels", spread: 6, floor: 0.5, hint: hintLook},
+	rule: &rule{code: "dead-channels", spread: 4.5, floor: 0.5, hint: hintLook},
 }

@@ -35,7 +35,7 @@ var discontinuitiesMetric = metric{
 		}
 		return float64(len(runsOf(jumps)))
 	},
-	rule: &rule{code: "discontinuity", spread: 6, floor: 0.5, hint: hintLook},
+	rule: &rule{code: "discontinuity", spread: 4.5, floor: 0.5, hint: hintLook},
 }
 
 // largestJumpMetric is the largest third difference of a channel of the state, in ranges: small for
@@ -58,7 +58,7 @@ var largestJumpMetric = metric{
 		}
 		return most
 	},
-	rule: &rule{code: "jump", spread: 6, floor: 0.01, share: 0.5, hint: hintLook},
+	rule: &rule{code: "jump", spread: 4.5, floor: 0.01, share: 0.5, hint: hintLook},
 }
 
 // quickQuantile returns the quantile q of v, rounded to a value of v, and reorders v.

@@ -28,7 +28,7 @@ var frozenStateMetric = metric{
 		}
 		return float64(longest) * s.period
 	},
-	rule: &rule{code: "frozen-state", spread: 6, floor: 0.1, rows: 3.5, hint: hintLook},
+	rule: &rule{code: "frozen-state", spread: 4.5, floor: 0.1, rows: 3.5, hint: hintLook},
 }
 
 // sameAsBefore reports for each row whether all columns have the value of the row before.

@@ -22,7 +22,7 @@ var actionLagMetric = metric{
 		}
 		return lag
 	},
-	rule: &rule{code: "out-of-sync", spread: 6, floor: 0.02, rows: 0.6, hint: hintShift},
+	rule: &rule{code: "out-of-sync", spread: 4.5, floor: 0.02, rows: 0.6, hint: hintShift},
 }
 
 // actionLagCorrelationMetric is the correlation at the best lag.
@@ -36,7 +36,7 @@ var actionLagCorrelationMetric = metric{
 		_, correlation := x.lagOfState()
 		return correlation
 	},
-	rule: &rule{code: "action-mismatch", spread: 6, floor: 0.2, hint: hintLook},
+	rule: &rule{code: "action-mismatch", spread: 4.5, floor: 0.2, hint: hintLook},
 }
 
 // lagOfState returns the lag in seconds of the state behind the action, and the correlation.

@@ -16,5 +16,5 @@ var notFiniteMetric = metric{
 		}
 		return float64(x.notFinite) / float64(x.values)
 	},
-	rule: &rule{code: "not-finite", spread: 6, floor: 1e-9, hint: hintLook},
+	rule: &rule{code: "not-finite", spread: 4.5, floor: 1e-9, hint: hintLook},
 }

@@ -32,7 +32,7 @@ var saturationMetric = metric{
 		}
 		return float64(worst) / float64(s.rows())
 	},
-	rule: &rule{code: "saturated", spread: 6, floor: 0.1, hint: hintLook},
+	rule: &rule{code: "saturated", spread: 4.5, floor: 0.3, hint: hintLook},
 }
 
 // limits returns the scaled smallest and largest value.

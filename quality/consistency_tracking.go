@@ -35,5 +35,5 @@ var trackingErrorMetric = metric{
 		}
 		return worst
 	},
-	rule: &rule{code: "tracking-error", spread: 6, floor: 0.02, share: 0.3, hint: hintLook},
+	rule: &rule{code: "tracking-error", spread: 4.5, floor: 0.02, share: 0.3, hint: hintLook},
 }

@@ -10,16 +10,14 @@ import (
 )
 
 // rule states when the value of a metric is a finding: it deviates from the median of its group to
-// the worse side by more than every one of the limits.
+// the worse side by more than every one of the limits (usualDeviations).
 type rule struct {
 	code   string
 	spread float64 // robust standard deviations of the group
 	floor  float64 // in the unit of the metric
 	share  float64 // multiplies the median
 	rows   float64 // multiplies the median period, for metrics in seconds
-	// logarithmic compares logarithms: spread is of the logarithms, and share is a factor minus 1.
-	logarithmic bool
-	hint        string
+	hint   string
 }
 
 // Hints of findings.
@@ -130,9 +128,6 @@ func (t *Table) findingOf(row int, m *metric, n *normal) robocache.Finding {
 		group = "task"
 	}
 	low, high := n.median-n.below, n.median+n.above
-	if m.rule.logarithmic {
-		low, high = n.median*math.Exp(-n.below), n.median*math.Exp(n.above)
-	}
 	bound := "at least " + formatValue(low)
 	if n.isUpper {
 		bound = "at most " + formatValue(high)
@@ -197,9 +192,6 @@ func (t *Table) eachFinding(yield func(row int, m *metric, n *normal)) {
 // exceeds reports whether a value is a finding, and sets n.isUpper.
 func (n *normal) exceeds(v float64, m *metric) bool {
 	d := v - n.median
-	if m.rule.logarithmic {
-		d = math.Log(v) - math.Log(n.median)
-	}
 	n.isUpper = d > 0
 	return m.Worse >= 0 && d > n.above || m.Worse <= 0 && -d > n.below
 }
@@ -212,19 +204,13 @@ func (r *rule) normalOf(values []float64, period float64) *normal {
 	if r.rows > 0 && period-period == 0 {
 		least = max(least, r.rows*period)
 	}
-	if r.logarithmic {
-		least = math.Log1p(r.share)
-		for i, v := range values {
-			values[i] = math.Log(v)
-		}
-	}
 	n.below, n.above = r.usualDeviations(values, least)
 	return n
 }
 
 // tailShare is the largest share of a group that is unusual. A deviation that more episodes share
 // belongs to the distribution.
-const tailShare = 0.1
+const tailShare = 0.12
 
 // usualDeviations returns the largest usual deviations of ascending values from their median, to
 // both sides: spread times 1.4826 times the median absolute deviation, and at least least. If more
@@ -236,13 +222,15 @@ func (r *rule) usualDeviations(sorted []float64, least float64) (below, above fl
 	for i, v := range sorted {
 		deviation[i] = math.Abs(v - median)
 	}
-	limit := max(r.spread*1.4826*medianOf(deviation), least)
+	// The median absolute deviation of few values is uncertain.
+	spread := r.spread * (1 + 2/math.Sqrt(float64(len(sorted))))
+	limit := max(spread*1.4826*medianOf(deviation), least)
 	below, above = limit, limit
 	if median-sortedQuantile(sorted, tailShare) > limit {
-		below = max(limit, r.spread*(median-sortedQuantile(sorted, 0.2))/0.8416)
+		below = max(limit, spread*(median-sortedQuantile(sorted, 0.2))/0.8416)
 	}
 	if sortedQuantile(sorted, 1-tailShare)-median > limit {
-		above = max(limit, r.spread*(sortedQuantile(sorted, 0.8)-median)/0.8416)
+		above = max(limit, spread*(sortedQuantile(sorted, 0.8)-median)/0.8416)
 	}
 	return below, above
 }

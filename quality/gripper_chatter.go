@@ -33,5 +33,5 @@ var gripperChatterMetric = metric{
 		}
 		return most
 	},
-	rule: &rule{code: "gripper-chatter", spread: 6, floor: 1.5, hint: hintLook},
+	rule: &rule{code: "gripper-chatter", spread: 4.5, floor: 0.5, hint: hintLook},
 }

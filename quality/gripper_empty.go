@@ -57,7 +57,7 @@ var gripperEmptyMetric = metric{
 		}
 		return float64(empty) / float64(closings)
 	},
-	rule: &rule{code: "gripper-empty", spread: 6, floor: 0.6, hint: hintLook},
+	rule: &rule{code: "gripper-empty", spread: 4.5, floor: 0.6, hint: hintLook},
 }
 
 // maxLevels is the number of levels up to which countLevels counts.

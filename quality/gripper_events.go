@@ -10,7 +10,7 @@ var gripperEventsMetric = metric{
 		Source:  "robocache; hysteresis at 35 and 65 % of the range",
 	},
 	measure: func(x *recording) float64 { return countEvents(x.grippers()) },
-	rule:    &rule{code: "gripper-events", spread: 6, floor: 3.5, hint: hintLook},
+	rule:    &rule{code: "gripper-events", spread: 4.5, floor: 3.5, hint: hintLook},
 }
 
 // gripperCommandsMetric is the number of times that the action opens or closes a gripper.

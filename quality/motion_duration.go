@@ -9,5 +9,5 @@ var durationMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 { return x.duration },
-	rule:    &rule{code: "duration", spread: 4, floor: 0.25, share: 0.15, hint: hintLook},
+	rule:    &rule{code: "duration", spread: 2.6, floor: 0.25, share: 0.15, hint: hintLook},
 }

@@ -31,5 +31,5 @@ var highFrequencyMetric = metric{
 		}
 		return change / (4 * energy)
 	},
-	rule: &rule{code: "high-frequency", spread: 6, floor: 0.02, share: 0.3, hint: hintLook},
+	rule: &rule{code: "high-frequency", spread: 4.5, floor: 0.02, share: 0.3, hint: hintLook},
 }

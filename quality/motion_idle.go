@@ -37,7 +37,7 @@ var idleHeadMetric = metric{
 		head, _, _ := stillTimes(x)
 		return head
 	},
-	rule: &rule{code: "idle-head", spread: 5, floor: 0.3, hint: hintTrim},
+	rule: &rule{code: "idle-head", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
 // idleTailMetric is the time for which the robot is still at the end.
@@ -51,7 +51,7 @@ var idleTailMetric = metric{
 		_, _, tail := stillTimes(x)
 		return tail
 	},
-	rule: &rule{code: "idle-tail", spread: 5, floor: 0.3, hint: hintTrim},
+	rule: &rule{code: "idle-tail", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
 // idleMiddleMetric is the longest time for which the robot is still between motions.
@@ -65,7 +65,7 @@ var idleMiddleMetric = metric{
 		_, middle, _ := stillTimes(x)
 		return middle
 	},
-	rule: &rule{code: "pause", spread: 5, floor: 0.3, hint: hintTrim},
+	rule: &rule{code: "pause", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
 // stillTimes returns the seconds of stillness at the start, the longest in the middle, and at the

@@ -18,7 +18,7 @@ var jerkRMSMetric = metric{
 		n := float64(len(x.motion.columns) * (x.motion.rows() - 3))
 		return math.Sqrt(squaredJerk(x.motion) / n)
 	},
-	rule: &rule{code: "jerky", spread: 5, share: 0.3, logarithmic: true, hint: hintLook},
+	rule: &rule{code: "jerky", spread: 2.6, share: 0.2, hint: hintLook},
 }
 
 // squaredJerk returns the sum of the squares of the jerk of all channels and rows.

@@ -27,5 +27,5 @@ var motionNoiseMetric = metric{
 		}
 		return worst
 	},
-	rule: &rule{code: "noisy", spread: 5, floor: 1e-6, share: 0.4, hint: hintLook},
+	rule: &rule{code: "noisy", spread: 2.6, floor: 1e-6, share: 0.3, hint: hintLook},
 }

@@ -16,6 +16,7 @@ var pathLengthMetric = metric{
 		}
 		return lengthOfPath(x.motion, x.speed)
 	},
+	rule: &rule{code: "path-length", spread: 3.5, share: 0.25, hint: hintLook},
 }
 
 // lengthOfPath returns the length of the path from the speeds of the rows.

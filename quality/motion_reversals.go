@@ -29,7 +29,7 @@ var reversalsMetric = metric{
 		}
 		return float64(count) / float64(len(s.columns)) / time
 	},
-	rule: &rule{code: "reversals", spread: 6, floor: 0.5, share: 0.3, hint: hintLook},
+	rule: &rule{code: "reversals", spread: 4.5, floor: 0.5, share: 0.3, hint: hintLook},
 }
 
 // countReversals counts the extremes of v from which it moves back by at least distance.
