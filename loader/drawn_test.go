@@ -347,3 +347,49 @@ func TestBadDrawnKeysAreRejected(t *testing.T) {
 		t.Errorf("the contract of a goal: %v", err)
 	}
 }
+
+// TestRawBatchesOfDrawnKeys finishes raw batches with drawn keys like a device, and compares them with
+// those of the host.
+func TestRawBatchesOfDrawnKeys(t *testing.T) {
+	const keys = `"shuffle": "global", "batch_size": 6, "image_size": [4, 6], "keys": ["cam"],
+		"image_dtype": "float32", "choose": {"image": ["cam", "wide"]},
+		"goal": {"later": "action", "goal_image": "wide"}, "delta_indices": {"image": [-1, 0]},
+		"normalize": {"later": {"mode": "min_max", "low": [0, 0], "high": [4000, 4000]}}`
+	for name, more := range map[string]string{
+		"rows":      ``,
+		"timeline":  `, "hz": 23`,
+		"augmented": `, "augment": {"random_crop": {"size": [3, 4]}, "noise": {"std": 0.1}}`,
+		"shared":    `, "augment": {"color_jitter": {"hue": 0.1}, "shared": true}, "hz": 7`,
+	} {
+		cfg := parsedConfig(t, "{"+keys+more+"}")
+		host := mustLoader(t, newFake(9, 5, 4).withWide(), cfg)
+		cfg.Raw = true
+		raw := mustLoader(t, newFake(9, 5, 4).withWide(), cfg)
+		for {
+			want, err := host.Next(bg)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := raw.Next(bg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, k := finished(t, raw, b), 0
+			for _, x := range raw.Fields() {
+				if x.Text() {
+					continue
+				}
+				data := want.Tensor(x.Key).Data
+				if !bytes.Equal(values[k][:len(data)], data) {
+					t.Errorf("%s: %s of a raw batch differs", name, x.Key)
+				}
+				k++
+			}
+			want.Release()
+			b.Release()
+		}
+	}
+}
