@@ -393,3 +393,41 @@ func TestRawBatchesOfDrawnKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestGoalsUseTheFramesOfTheirCamera counts the frames that a pool decodes for a camera and its goal.
+func TestGoalsUseTheFramesOfTheirCamera(t *testing.T) {
+	f := newFake(20, 30, 10)
+	f.gop = 1
+	reference := newDrawnReference(t, newFake(20, 30, 10).withWide())
+	l := mustLoader(t, f, parsedConfig(t, `{"shuffle": "pool", "pool_episodes": 2,
+		"batch_size": 5, "keys": ["cam"], "image_size": [4, 6], "goal": {"goal_image": "cam"}}`))
+	for epoch := range uint64(2) {
+		for {
+			b, err := l.Next(bg)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, _ := l.Rows(b.Indices)
+			for i, r := range rows {
+				goal := r
+				if later := f.lengths[r.Episode] - 1 - r.Index; later > 0 {
+					goal.Index += 1 + int(drawOf(0, epoch, "goal", r)*float64(later))
+				}
+				for key, at := range map[string]robocache.Row{"cam": r, "goal_image": goal} {
+					want := reference.value(t, reference.rows, "cam", at)
+					if !bytes.Equal(batchValue(b, key, i), want) {
+						t.Fatalf("row %v of epoch %d: %s is not row %v", r, epoch, key, at)
+					}
+				}
+			}
+			b.Release()
+		}
+		// The second epoch begins with frames of the third.
+		if n := f.decoded.Load(); epoch == 0 && n != 60 {
+			t.Errorf("%d frames are decoded in an epoch of 60", n)
+		}
+	}
+}

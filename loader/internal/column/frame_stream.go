@@ -14,8 +14,25 @@ import (
 // FrameStream returns the column as the frame store uses it. The source must be compiled. Safe for
 // concurrent use.
 func (c *ImageColumn) FrameStream() *frames.Stream {
-	c.makeStream.Do(func() { c.stream = c.newFrameStream() })
+	c.makeStream.Do(func() {
+		if c.shared != nil {
+			c.stream = c.shared.FrameStream()
+			return
+		}
+		c.stream = c.newFrameStream()
+	})
 	return c.stream
+}
+
+// ShareFrames makes the column use the decoded frames of another column of the same camera, if they
+// have the same pixels before augmentation. The source must be compiled.
+func (c *ImageColumn) ShareFrames(other *ImageColumn) {
+	hasEqualPixels := c.IsVideo() && other.IsVideo() && c.Source.Tolerance == nil &&
+		c.pixelRecipe() == other.pixelRecipe() && c.frameSize() == other.frameSize() &&
+		c.FrameDevice == other.FrameDevice && (c.Augment == nil) == (other.Augment == nil)
+	if hasEqualPixels {
+		c.shared = other
+	}
 }
 
 func (c *ImageColumn) newFrameStream() *frames.Stream {

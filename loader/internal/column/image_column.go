@@ -26,6 +26,7 @@ type ImageColumn struct {
 	FrameDevice               video.DeviceMemory // device that renders its frames; nil: the host
 	Augment                   *ImageAugment      // nil: not augmented
 
+	shared     *ImageColumn // whose frames the column uses; nil: its own
 	makeStream sync.Once
 	stream     *frames.Stream // FrameStream; made at first use
 }

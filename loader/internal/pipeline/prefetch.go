@@ -65,10 +65,8 @@ func (w *worker) countFrameUses(
 	build := &column.BatchBuild{Epochs: slices.Repeat([]int64{epoch}, len(samples))}
 	p := &column.Part{Build: build, Source: src}
 	p.ResolveRows(numbers)
-	sources := w.assembler.Sources
-	hasOwnEpochs := len(sources) > 1 || sources[0].HasWeights()
 	for _, c := range src.Columns {
-		if c.Image() == nil || c.Draw != nil && hasOwnEpochs {
+		if c.Image() == nil || c.Draw != nil && w.assembler.HasSampleEpochs() {
 			continue
 		}
 		_ = p.EachDrawn(c, func(c *column.Column, p *column.Part) error {

@@ -52,6 +52,15 @@ func (src *Source) limitGoals(rows int) {
 	}
 }
 
+// shareFrames makes drawn cameras use the decoded frames of the camera itself, if it is delivered too.
+func (src *Source) shareFrames() {
+	for c := range src.ImageColumns() {
+		if camera := src.ImageColumn(c.StreamKey()); c.Stream != "" && camera != nil {
+			c.ShareFrames(camera)
+		}
+	}
+}
+
 // firstDrawnNumber is larger than the number of any column of a batch.
 const firstDrawnNumber = 1 << 15
 

@@ -60,6 +60,9 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 	for _, src := range p.Sources {
 		src.describeSchema()
 	}
+	if !p.HasSampleEpochs() {
+		p.Sources[0].shareFrames()
+	}
 	p.Schema, err = newSchema(p.Sources, pad)
 	return p, err
 }
@@ -146,6 +149,10 @@ func (p *Plan) SampleCount() int64 {
 	last := p.Sources[len(p.Sources)-1]
 	return last.SampleOffset + last.Table.Samples()
 }
+
+// HasSampleEpochs reports whether samples have epochs other than that of the loader, because there
+// are several sources or weights of episodes.
+func (p *Plan) HasSampleEpochs() bool { return len(p.Sources) > 1 || p.Sources[0].weights != nil }
 
 // HasVideo reports whether a source delivers frames of video.
 func (p *Plan) HasVideo() bool {

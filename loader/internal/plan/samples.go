@@ -68,9 +68,6 @@ func (src *Source) orderTable() *order.Table {
 	return src.Table.Weighted(weight, src.Config.Shuffle)
 }
 
-// HasWeights reports whether samples occur more or less often than once in an epoch.
-func (src *Source) HasWeights() bool { return src.weights != nil }
-
 // windowReach is the first and the last row of windows, relative to the sample.
 type windowReach struct {
 	first, last int
