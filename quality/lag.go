@@ -19,20 +19,19 @@ func lagLimit(period float64, rows int) int {
 func bestLag(a, b [][]float64, most int) (lag, correlation float64) {
 	nan := math.NaN()
 	r := make([]float64, 2*most+1)
+	energyA, energyB := runningEnergy(a), runningEnergy(b)
+	n := len(energyA) - 1
 	for k := -most; k <= most; k++ {
-		ab, aa, bb := 0.0, 0.0, 0.0
+		from, to := max(0, -k), min(n, n-k)
+		ab := 0.0
 		for c := range a {
-			n := len(a[c])
-			from, to := max(0, -k), min(n, n-k)
 			u, v := a[c][from:to], b[c][from+k:to+k]
 			v = v[:len(u)]
 			for i, p := range u {
-				q := v[i]
-				ab += p * q
-				aa += p * p
-				bb += q * q
+				ab += p * v[i]
 			}
 		}
+		aa, bb := energyA[to]-energyA[from], energyB[to+k]-energyB[from+k]
 		if aa > 0 && bb > 0 {
 			r[k+most] = ab / math.Sqrt(aa*bb)
 		}
@@ -53,6 +52,21 @@ func bestLag(a, b [][]float64, most int) (lag, correlation float64) {
 		}
 	}
 	return lag, r[top]
+}
+
+// runningEnergy returns the sums of the squares of all columns over the rows before each row, and
+// over all rows at the end.
+func runningEnergy(columns [][]float64) []float64 {
+	out := make([]float64, len(columns[0])+1)
+	for _, v := range columns {
+		for i, x := range v {
+			out[i+1] += x * x
+		}
+	}
+	for i := 1; i < len(out); i++ {
+		out[i] += out[i-1]
+	}
+	return out
 }
 
 // steps returns the change of each column from row to row.

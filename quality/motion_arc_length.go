@@ -3,6 +3,7 @@ package quality
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // sparcMetric is the spectral arc length of the speed profile: the negative length of the curve of
@@ -40,18 +41,9 @@ func spectralArcLength(speed []float64, rate float64) float64 {
 		speed, rate = half, rate/2
 	}
 	n := 1 << (bits.Len(uint(len(speed)-1)) + sparcPadding)
-	spectrum := make([]complex128, n)
-	for i, v := range speed {
-		spectrum[i] = complex(v, 0)
-	}
-	transformFourier(spectrum)
 	limit := min(n/2, int(sparcCutoff/rate*float64(n)))
-	peak := 0.0
-	amplitude := make([]float64, limit+1)
-	for k := range amplitude {
-		amplitude[k] = math.Hypot(real(spectrum[k]), imag(spectrum[k]))
-		peak = max(peak, amplitude[k])
-	}
+	amplitude := amplitudeSpectrum(speed, n, limit)
+	peak := slices.Max(amplitude)
 	if peak == 0 || limit == 0 {
 		return math.NaN()
 	}
@@ -73,6 +65,33 @@ func spectralArcLength(speed []float64, rate float64) float64 {
 		length -= math.Hypot(step, (amplitude[k]-amplitude[k-1])/peak)
 	}
 	return length
+}
+
+// amplitudeSpectrum returns the amplitudes of frequencies 0 to limit of v, padded with zeros to n
+// values, a power of two. It transforms n/2 complex numbers: even values are real parts, and odd
+// values imaginary ones.
+func amplitudeSpectrum(v []float64, n, limit int) []float64 {
+	half := make([]complex128, n/2)
+	for i := 0; i < len(v); i += 2 {
+		odd := 0.0
+		if i+1 < len(v) {
+			odd = v[i+1]
+		}
+		half[i/2] = complex(v[i], odd)
+	}
+	transformFourier(half)
+	amplitude := make([]float64, limit+1)
+	sin, cos := math.Sincos(-2 * math.Pi / float64(n))
+	turn, w := complex(cos, sin), complex(1, 0)
+	for k := range amplitude {
+		a, b := half[k%len(half)], half[(len(half)-k)%len(half)]
+		b = complex(real(b), -imag(b))
+		even, odd := (a+b)/2, (a-b)/complex(0, 2)
+		x := even + w*odd
+		amplitude[k] = math.Sqrt(real(x)*real(x) + imag(x)*imag(x))
+		w *= turn
+	}
+	return amplitude
 }
 
 // transformFourier computes the discrete Fourier transform in place. The length must be a power of

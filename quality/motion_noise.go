@@ -17,7 +17,7 @@ var motionNoiseMetric = metric{
 			return math.NaN()
 		}
 		worst := 0.0
-		rough := make([]float64, x.motion.rows()-6)
+		rough := x.buffer(x.motion.rows() - 6)
 		for _, v := range x.motion.columns {
 			for i := range rough {
 				w := v[i : i+7 : i+7]

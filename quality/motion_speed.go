@@ -28,7 +28,7 @@ func speedQuantile(x *recording, q float64) float64 {
 	if x.motion == nil {
 		return math.NaN()
 	}
-	moving := make([]float64, 0, len(x.speed))
+	moving := x.buffer(len(x.speed))[:0]
 	for i := 1; i < len(x.speed); i++ {
 		if !x.still[i] {
 			moving = append(moving, x.speed[i])

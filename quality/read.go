@@ -283,7 +283,7 @@ func secondsOf(times []int64, n int, start int64) []float64 {
 
 // medianStep returns the median of the positive steps; 0 if there are fewer than two.
 func medianStep(seconds []float64) float64 {
-	var steps []float64
+	steps := make([]float64, 0, len(seconds))
 	for i := 1; i < len(seconds); i++ {
 		if d := seconds[i] - seconds[i-1]; d > 0 {
 			steps = append(steps, d)

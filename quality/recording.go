@@ -27,6 +27,8 @@ type recording struct {
 	lagKnown            bool // whether lagOfState was computed
 	lag, lagCorrelation float64
 
+	scratch []float64 // see buffer
+
 	speed []float64 // of each row; see speedOf
 	still []bool    // of each row; see stillRows
 }
@@ -64,6 +66,14 @@ func (s *signal) rows() int {
 		return 0
 	}
 	return len(s.seconds)
+}
+
+// buffer returns n numbers that are valid until the next call.
+func (x *recording) buffer(n int) []float64 {
+	if cap(x.scratch) < n {
+		x.scratch = make([]float64, n)
+	}
+	return x.scratch[:n]
 }
 
 // prepare computes the values that several metrics share.

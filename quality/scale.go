@@ -13,7 +13,7 @@ const (
 	scaleEpisodes = 256 // episodes of the sample
 	scaleRows     = 256 // rows of an episode in the sample
 	// sketchBytes bounds the memory of all sketches.
-	sketchBytes     = 512 << 20
+	sketchBytes     = 256 << 20
 	maxSketchPoints = 32
 	minSketchPoints = 4
 	maxSketchWidth  = 16 // channels of a sketch

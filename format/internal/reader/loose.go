@@ -30,6 +30,9 @@ type Loose struct{ byEnding map[string][]string }
 // Add records a file that the reader does not use, if it may hold data.
 func (l *Loose) Add(name string) {
 	ending := strings.ToLower(path.Ext(name))
+	if strings.HasSuffix("."+path.Base(name), ".quality.parquet") {
+		return // the metrics of the recordings: see package quality
+	}
 	hidden := strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
 		strings.Contains(name, "/.")
 	if hidden || !slices.Contains(videoEndings, ending) && !slices.Contains(dataEndings, ending) {
