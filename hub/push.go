@@ -261,6 +261,7 @@ func listPushFiles(ctx context.Context, st store.Store) ([]localFile, error) {
 	for _, e := range list {
 		if !strings.HasPrefix(e.Name, ".") && !strings.Contains(e.Name, "/.") &&
 			!strings.HasSuffix(e.Name, ".incomplete") &&
+			!strings.HasSuffix(e.Name, "search.index") && // made again where it is needed
 			!strings.HasPrefix(e.Name, "_staging/") {
 			if err := e.Err; err != nil {
 				return nil, err
