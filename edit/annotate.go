@@ -67,8 +67,7 @@ func (e *editor) annotate(ctx context.Context, v *Verb) error {
 		}
 	}
 	if len(list) == 0 {
-		return misuse(nil, "annotate without ranges", robocache.Option("from")+
-			": a file .csv or .json with episode, from, to and text")
+		return misuse(nil, "annotate without ranges", "name a .csv or .json file with ranges")
 	}
 	info := e.numberedInfo()
 	added := map[int][]annotated{}

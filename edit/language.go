@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
-// isLanguageColumn reports whether a key is that of one of LeRobot's language columns.
+// isLanguageColumn reports whether a key names one of LeRobot's language columns.
 func isLanguageColumn(key string) bool {
 	return key == write.LanguagePersistent || key == write.LanguageEvents
 }
