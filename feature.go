@@ -70,6 +70,9 @@ type Feature struct {
 	// up: quaternions, matrices, and six numbers of a matrix. If they are relative, mode sum is
 	// refused.
 	Unsummable []int `json:"unsummable,omitempty"`
+	// Computed reports that the reader computes the stream from another column of the dataset. A
+	// writer that stores that column leaves the stream out.
+	Computed bool `json:"computed,omitempty"`
 	// Derived is the hash of the values of a stream that a user computed. "" is a recorded stream.
 	Derived string `json:"derived,omitempty"`
 }

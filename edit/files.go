@@ -37,7 +37,7 @@ func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Ent
 	}
 	for i, ep := range p.Episodes {
 		isCut := ep.From > 0 || ep.To < src.Len(ep.Episode)
-		isRelabeled := len(ep.Texts)+len(ep.Rows) > 0
+		isRelabeled := len(ep.Texts)+len(ep.Rows)+len(ep.Language) > 0
 		isMoved := i > 0 && ep.Episode <= p.Episodes[i-1].Episode
 		if isCut || isRelabeled || isMoved {
 			return nil

@@ -56,6 +56,10 @@ type Episode struct {
 	To      int               `json:"to"`
 	Texts   map[string]string `json:"relabel,omitempty"` // old task text → new
 	Rows    []Relabel         `json:"relabel_rows,omitempty"`
+	// Language holds the texts that annotate adds, and Replaced the styles whose texts of the
+	// source it removes.
+	Language []Language `json:"language,omitempty"`
+	Replaced []string   `json:"replaced_styles,omitempty"`
 }
 
 // Relabel sets the task of rows [From, To) of the source episode.
@@ -331,6 +335,8 @@ func (e Episode) intersect(next Episode) Episode {
 		e.Texts = texts
 	}
 	e.Rows = slices.Concat(e.Rows, next.Rows)
+	e.Language = slices.Concat(e.Language, next.Language)
+	e.Replaced = slices.Concat(e.Replaced, next.Replaced)
 	return e
 }
 

@@ -39,8 +39,8 @@ type Request struct {
 
 // Verb is one change. Each verb reads only its own fields.
 type Verb struct {
-	// Verb is delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode,
-	// resize or recompute-stats.
+	// Verb is delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, annotate,
+	// reencode, resize or recompute-stats.
 	Verb string `json:"verb"`
 	Choice
 	// From is the start of trim in seconds ("0.5") or rows ("12r"). Negative values count from the
@@ -74,6 +74,12 @@ type Verb struct {
 	// Rows (relabel) is such as "3:40-80": rows 40 to 79 of episode 3.
 	Rows  string `json:"rows,omitempty"`
 	Video *Video `json:"video,omitempty"` // reencode, resize
+	// Key (annotate) is the style of the texts: subtask (default), plan, memory, motion or
+	// interjection.
+	Key string `json:"key,omitempty"`
+	// Append (annotate) keeps the texts of the same style outside the ranges.
+	Append bool         `json:"append,omitempty"`
+	Ranges []Annotation `json:"ranges,omitempty"` // annotate: replaces From
 }
 
 // verbFuncs holds the implementation of each verb. It changes the plan; a split makes several
@@ -89,6 +95,7 @@ var verbFuncs = map[string]func(*editor, context.Context, *Verb) error{
 	"add":      (*editor).addFeature,
 	"set-task": (*editor).setTask,
 	"relabel":  (*editor).relabelTasks,
+	"annotate": (*editor).annotate,
 	"reencode": (*editor).reencodeVideo,
 	"resize":   (*editor).reencodeVideo,
 	"recompute-stats": func(*editor, context.Context, *Verb) error {

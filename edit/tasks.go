@@ -74,6 +74,9 @@ func (v *planDataset) Text(
 	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return out, err
 	}
+	if isLanguageColumn(key) {
+		return out, v.languageTexts(key, rows, out)
+	}
 	if key == "task" {
 		for i, r := range rows {
 			p, err := v.planEpisode(r.Episode)

@@ -115,6 +115,11 @@ func (v *planDataset) describeFeature(
 			Shape: c.shape,
 		}, nil
 	}
+	if isLanguageColumn(k.Key) && strings.Join(k.From, "") == "" {
+		return robocache.Feature{
+			Key: k.Key, Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1},
+		}, nil
+	}
 	found := false
 	for i, name := range k.From {
 		src := v.srcs[i].Info().Feature(name)

@@ -182,6 +182,12 @@ func (e *editor) checkPartFolder(ctx context.Context, p *Plan) error {
 
 // resultFormat returns the name of the format to write.
 func (e *editor) resultFormat() (string, error) {
+	if e.plan.isAnnotated() {
+		if e.req.To != "" && e.req.To != robocache.DefaultFormat() {
+			return "", robocache.Unsupported("edit", nil, "%s has no language columns", e.req.To)
+		}
+		return robocache.DefaultFormat(), nil
+	}
 	if e.req.To != "" {
 		f, err := convert.Writer(e.req.To)
 		if err != nil {

@@ -21,6 +21,7 @@ const (
 	fromColumn source = iota // a column of the data files
 	computed                 // computed, because the files lack the column
 	fromVideo
+	fromLanguage // computed from the language column
 )
 
 // column holds what reads need to know about one feature.
@@ -102,6 +103,7 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 		f.Shape = []int{1}
 		d.addFeature(f, computed)
 	}
+	d.describeLanguage()
 	return nil
 }
 

@@ -331,6 +331,9 @@ func (d *Dataset) Text(
 	if err != nil {
 		return out, err
 	}
+	if c.source == fromLanguage {
+		return d.activeSubtasks(ctx, rows)
+	}
 	read := c.decodeTexts
 	if c.kind == robocache.KindEvent {
 		read = c.decodeEvents

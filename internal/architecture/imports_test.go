@@ -158,6 +158,7 @@ var allowed = map[string][]string{
 		"mapping",
 		"format",
 		"internal/flags",
+		"internal/jsonmeta",
 		"internal/crash",
 	},
 	"shard": {

@@ -72,9 +72,9 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	),
 	"synth --preset": completionsOf(synth.Presets),
 
-	"--as":              completionsOf(convert.Formats),
-	"--cut":             oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
-	"--stats":           oneOf("frames", "rows"),
+	"--as":    completionsOf(convert.Formats),
+	"--cut":   oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
+	"--stats": oneOf("frames", "rows"),
 	"quality --frames": oneOf(
 		string(quality.AllFrames),
 		string(quality.SampledFrames),

@@ -302,6 +302,24 @@ var editVerbs = []editVerb{
 		},
 	},
 	{
+		use:   "annotate SRC [DST]",
+		short: "add texts of rows, such as subtasks, in LeRobot's language columns",
+		example: `  robocache edit annotate ./set ./annotated --from subtasks.csv
+  robocache find ./set 'falling(action[0])' --json > found.json
+  robocache edit annotate ./set --in-place --from found.json --label "close the gripper"`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			fl := c.Flags()
+			fl.StringVar(&f.verb.From, "from", "", "FILE.csv or FILE.json with episode, from and to "+
+				"(rows), or from_s and to_s (seconds), text, style; or the answer of find --json")
+			fl.StringVar(&f.verb.Key, "key", "subtask", "the style of the texts: subtask, plan, "+
+				"memory, motion or interjection")
+			fl.StringVar(&f.verb.Text, "label", "", "the text of ranges that have none")
+			fl.BoolVar(&f.verb.Append, "append", false, "keep texts of this style outside the "+
+				"ranges (default: they are replaced in the episodes that are named)")
+			mustConfigure(c.MarkFlagRequired("from"))
+		},
+	},
+	{
 		use:    "relabel SRC OLD=NEW… [DST]",
 		short:  "change the text of tasks, or of rows",
 		choice: true,

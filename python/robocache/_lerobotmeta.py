@@ -288,6 +288,8 @@ class LeRobotDatasetMetadata:
         declared = self.info["features"]
         out: dict[str, dict[str, Any]] = {}
         for k, f in self._dataset.features.items():
+            if k == "subtask" and k not in declared and "language_persistent" in declared:
+                continue  # the reader computes it
             out[k] = declared.get(k) or {
                 "dtype": f.kind if f.kind in ("video", "image") else f.dtype,
                 "shape": f.shape,

@@ -42,6 +42,7 @@ __all__ = [
     "add",
     "set_task",
     "relabel",
+    "annotate",
     "reencode",
     "resize",
     "recompute_stats",
@@ -393,6 +394,45 @@ class Edit:
             "relabel", names=dict(names) if names else None, rows=rows, text=text
         )
 
+    def annotate(
+        self,
+        ranges: Any,
+        *,
+        key: str = "subtask",
+        label: str | None = None,
+        append: bool = False,
+    ) -> Edit:
+        """Adds texts of rows, such as subtasks, in LeRobot's language columns.
+
+        A text is active in the rows of its range. The stream "subtask" delivers the subtask of each
+        row, "" outside.
+
+        Args:
+            ranges: The path of a CSV or JSON file; a list of dicts with episode, from and to (rows,
+                to not included), or from_s and to_s (seconds), text and style; or a function that
+                takes an Episode and returns such dicts, or tuples (from, to, text).
+            key: The style of ranges that have none: "subtask", "plan", "memory", "motion" or
+                "interjection". Default "subtask".
+            label: The text of ranges that have none. Default None.
+            append: Whether texts of the same style stay outside the ranges. Default False: they are
+                replaced in the episodes that are named.
+
+        Example:
+            ds.edit().annotate(lambda ep: [(0, 20, "reach"), (20, ep.length, "grasp")]).write("new")
+        """
+        given: dict[str, Any] = {"key": key, "text": label, "append": append or None}
+        if isinstance(ranges, (str, os.PathLike)):
+            return self._with_change("annotate", **given, **{"from": os.fspath(ranges)})
+        if callable(ranges):
+            if len(self._sources) != 1:
+                raise Misuse("annotate: a function needs one source")
+            from .dataset import Dataset, open
+
+            source = self._sources[0]
+            ds = source if isinstance(source, Dataset) else open(source)
+            ranges = [_annotation(r, ep.index) for ep in ds for r in ranges(ep)]
+        return self._with_change("annotate", **given, ranges=[_annotation(r) for r in ranges])
+
     def reencode(
         self,
         codec: str | None = None,
@@ -643,6 +683,16 @@ def recover(dataset: Any) -> str:
         Text that describes the resulting state.
     """
     return str(run_verb("edit recover", [_checks.path_text(dataset)], {}, False)["done"])
+
+
+def _annotation(given: Any, episode: int | None = None) -> dict[str, Any]:
+    """Returns a range of annotate as a dict. A tuple is (from, to, text)."""
+    r = (
+        {k: v for k, v in dict(given).items() if v is not None}
+        if isinstance(given, Mapping)
+        else dict(zip(("from", "to", "text"), given, strict=False))
+    )
+    return r if episode is None else {"episode": episode, **r}
 
 
 def _one_call(name: str) -> Any:

@@ -174,6 +174,9 @@ class LeRobotDataset(MapDataset):
                 "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
             }
         )
+        computed = self.dataset.features.keys() - self.meta.features.keys()
+        if computed and own.get("keys") is None:
+            own["keys"] = [*self.meta.features, "task"]
         self._config = {**_config.sample_config(self.dataset.features, own), "compat": "lerobot"}
         self._open_map()
 

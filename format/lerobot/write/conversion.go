@@ -279,15 +279,16 @@ func (c *conversion) chooseFeatures() {
 		"task":          true,
 	}
 	for _, f := range c.src.Info().Features {
-		if f.Default && taken[f.Key] {
-			continue
+		isComputed := f.Computed && c.src.Info().Feature(LanguagePersistent) != nil
+		if f.Default && taken[f.Key] || isComputed && !c.options.out.perEpisode() {
+			continue // the reader computes it
 		}
 		if c.options.Keys != nil && !slices.Contains(c.options.Keys, f.Key) {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			continue
 		}
 		out := feature{Feature: f, source: f.Key}
-		out.Default, out.Clock, out.Masked = false, "", false
+		out.Default, out.Computed, out.Clock, out.Masked = false, false, "", false
 		out.Key = legalKey(f.Key, taken)
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
 			out.fromStills = true

@@ -13,15 +13,19 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
 )
 
+// Keys of the language columns.
 const (
-	languagePersistent = "language_persistent"
-	languageEvents     = "language_events"
+	// LanguagePersistent holds, in each row, the texts of the episode and the times from which they
+	// are active.
+	LanguagePersistent = "language_persistent"
+	// LanguageEvents holds the texts of the row.
+	LanguageEvents = "language_events"
 )
 
 // languageColumn returns the column of one of lerobot's two language features. Its type is
 // LIST<struct{role, content, style[, timestamp], camera, tool_calls}>.
 func languageColumn(key string) (outColumn, error) {
-	if key != languagePersistent && key != languageEvents {
+	if key != LanguagePersistent && key != LanguageEvents {
 		return outColumn{}, unsupported(
 			key,
 			"lerobot has two event columns, language_persistent and language_events",
@@ -42,7 +46,7 @@ func languageColumn(key string) (outColumn, error) {
 		if name == "timestamp" {
 			d = robocache.Float32
 		}
-		if name == "timestamp" && key == languageEvents {
+		if name == "timestamp" && key == LanguageEvents {
 			continue
 		}
 		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, d))
@@ -78,21 +82,43 @@ func languageColumn(key string) (outColumn, error) {
 // languageFields lists the fields of an element before its tool calls. Events have no timestamp.
 var languageFields = []string{"role", "content", "style", "timestamp", "camera"}
 
-// languageItem is an element of a language column. A nil field is null.
-type languageItem struct {
-	Role      *string           `json:"role"`
-	Content   *string           `json:"content"`
-	Style     *string           `json:"style"`
-	Timestamp *float64          `json:"timestamp"`
+// LanguageItem is an element of a language column. A nil field is null.
+type LanguageItem struct {
+	Role    *string `json:"role"`
+	Content *string `json:"content"`
+	Style   *string `json:"style"`
+	// Timestamp is in seconds from the start of the episode; nil in LanguageEvents.
+	Timestamp *float64          `json:"timestamp,omitempty"`
 	Camera    *string           `json:"camera"`
 	ToolCalls []json.RawMessage `json:"tool_calls"`
+}
+
+// ActiveText returns the content of the item of a style with the last timestamp up to a time in
+// seconds, or "". Timestamps are float32 in the files.
+func ActiveText(items []LanguageItem, style string, seconds float64) (text string) {
+	var last float32
+	isFound := false
+	for _, x := range items {
+		if x.Style == nil || *x.Style != style || x.Timestamp == nil {
+			continue
+		}
+		from := float32(*x.Timestamp)
+		if from > float32(seconds) || isFound && from < last {
+			continue
+		}
+		last, isFound, text = from, true, ""
+		if x.Content != nil {
+			text = *x.Content
+		}
+	}
+	return text
 }
 
 // languageLeaves adds JSON rows to the leaves of a language column: role, content, style,
 // [timestamp,] camera, tool_calls.
 func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	for i, row := range rows {
-		var items []languageItem
+		var items []LanguageItem
 		if row != "" {
 			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
 				return robocache.Malformed(
@@ -129,7 +155,7 @@ const (
 
 // addLanguageItem adds an item of a row to the leaves. continues reports whether the row has an
 // earlier item.
-func addLanguageItem(key string, leaves []*pqw.Values, it *languageItem, continues bool) {
+func addLanguageItem(key string, leaves []*pqw.Values, it *LanguageItem, continues bool) {
 	repetition := newRow
 	if continues {
 		repetition = sameRow
@@ -150,7 +176,7 @@ func addLanguageItem(key string, leaves []*pqw.Values, it *languageItem, continu
 	addText(it.Role)
 	addText(it.Content)
 	addText(it.Style)
-	if key == languagePersistent {
+	if key == LanguagePersistent {
 		leaf := nextLeaf()
 		if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
 			leaf.Null(repetition, itemLevel)

@@ -1,0 +1,310 @@
+package edit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
+)
+
+// Annotation is a text about rows of an episode. A range is in rows, or in seconds from the first
+// row. Without an end it reaches to the end of the episode.
+type Annotation struct {
+	Episode int64    `json:"episode"`
+	From    *int     `json:"from,omitempty"`
+	To      *int     `json:"to,omitempty"` // not included
+	FromS   *float64 `json:"from_s,omitempty"`
+	ToS     *float64 `json:"to_s,omitempty"`
+	Text    string   `json:"text,omitempty"`  // default: Verb.Text
+	Style   string   `json:"style,omitempty"` // default: Verb.Key
+	line    int
+}
+
+// Language is a text of rows [From, To) of the source episode.
+type Language struct {
+	Style string `json:"style"`
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Text  string `json:"text"`
+}
+
+// languageStyle describes a style of LeRobot's language columns.
+type languageStyle struct{ column, role string }
+
+// languageStyles are the styles that annotate writes. Those of LeRobot that refer to a camera are
+// left out.
+var languageStyles = map[string]languageStyle{
+	"subtask":      {write.LanguagePersistent, "assistant"},
+	"plan":         {write.LanguagePersistent, "assistant"},
+	"memory":       {write.LanguagePersistent, "assistant"},
+	"motion":       {write.LanguagePersistent, "assistant"},
+	"interjection": {write.LanguageEvents, "user"},
+}
+
+// annotate plans texts of rows.
+func (e *editor) annotate(ctx context.Context, v *Verb) error {
+	list := v.Ranges
+	if v.From != "" {
+		b, err := os.ReadFile(v.From)
+		if err == nil {
+			list, err = parseAnnotations(b)
+		}
+		if err != nil {
+			return withFile(err, v.From)
+		}
+	}
+	if len(list) == 0 {
+		return misuse(nil, "annotate without ranges", "name a .csv or .json file with ranges")
+	}
+	info := e.numberedInfo()
+	added := map[int][]annotated{}
+	for i := range list {
+		position, x, err := e.resolveAnnotation(ctx, info, v, &list[i])
+		if err != nil {
+			return withFile(robocache.At(err, list[i].place(i)), v.From)
+		}
+		x.item = i
+		added[position] = append(added[position], x)
+	}
+	for _, position := range slices.Sorted(maps.Keys(added)) {
+		if err := checkOverlaps(added[position], list); err != nil {
+			return withFile(err, v.From)
+		}
+		e.plan.Episodes[position].addLanguage(added[position], v.Append)
+	}
+	for _, key := range []string{write.LanguagePersistent, write.LanguageEvents} {
+		if !slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
+			e.plan.Keys = append(e.plan.Keys, Key{Key: key, From: make([]string, len(e.srcs))})
+		}
+	}
+	return nil
+}
+
+// place locates an annotation in its file or list.
+func (a *Annotation) place(item int) robocache.Where {
+	if a.line > 0 {
+		return robocache.Where{"episode": a.Episode, "line": a.line}
+	}
+	return robocache.Where{"episode": a.Episode, "item": item}
+}
+
+// withFile adds a file to an error, if there is one.
+func withFile(err error, file string) error {
+	if file == "" {
+		return err
+	}
+	return robocache.At(err, robocache.Where{"file": file})
+}
+
+// annotated is a resolved annotation and its number in the input.
+type annotated struct {
+	Language
+	item int
+}
+
+// addLanguage adds texts. They replace the texts of their styles, unless keepsOthers is set.
+func (p *Episode) addLanguage(added []annotated, keepsOthers bool) {
+	p.Language, p.Replaced = slices.Clone(p.Language), slices.Clone(p.Replaced)
+	for _, x := range added {
+		if keepsOthers {
+			break
+		}
+		p.Language = slices.DeleteFunc(p.Language, func(old Language) bool {
+			return old.Style == x.Style
+		})
+		p.Replaced = append(p.Replaced, x.Style)
+	}
+	slices.Sort(p.Replaced)
+	p.Replaced = slices.Compact(p.Replaced)
+	for _, x := range added {
+		p.Language = append(p.Language, x.Language)
+	}
+}
+
+// resolveAnnotation returns the position of the episode of an annotation, and its rows in the
+// source.
+func (e *editor) resolveAnnotation(
+	ctx context.Context, info *robocache.Info, v *Verb, a *Annotation,
+) (position int, x annotated, err error) {
+	x.Style = cmp.Or(a.Style, v.Key, "subtask")
+	x.Text = cmp.Or(a.Text, v.Text)
+	style, ok := languageStyles[x.Style]
+	switch {
+	case !ok:
+		return 0, x, misuse(nil, "no style "+strconv.Quote(x.Style),
+			robocache.Nearest(x.Style, slices.Sorted(maps.Keys(languageStyles))))
+	case x.Text == "":
+		return 0, x, misuse(nil, "the range has no text",
+			"add a column text, or pass "+robocache.Option("label"))
+	}
+	if position, err = info.EpisodePosition(a.Episode); err != nil {
+		return 0, x, err
+	}
+	p := &e.plan.Episodes[position]
+	n := p.To - p.From
+	from, to := 0, n
+	if style.column == write.LanguageEvents {
+		to = -1
+	}
+	row := func(rows *int, seconds *float64, at *int) error {
+		switch {
+		case rows != nil:
+			*at = *rows
+		case seconds != nil:
+			times, err := e.srcs[p.Source].Times(ctx, p.Episode, "")
+			if err != nil {
+				return err
+			}
+			times = times[p.From:p.To]
+			*at = sort.Search(n, func(i int) bool {
+				return float64(times[i]-times[0])/1e9 >= *seconds-1e-6
+			})
+		}
+		return nil
+	}
+	if err := errors.Join(row(a.From, a.FromS, &from), row(a.To, a.ToS, &to)); err != nil {
+		return 0, x, err
+	}
+	if to < 0 {
+		to = from + 1 // an event
+	}
+	if from < 0 || from >= to || to > n {
+		return 0, x, misuse(nil, fmt.Sprintf("rows %d to %d of %d", from, to, n),
+			"from is less than to, and to is not included")
+	}
+	x.From, x.To = p.From+from, p.From+to
+	return position, x, nil
+}
+
+// checkOverlaps returns an error if two ranges of one style of an episode overlap. It sorts them.
+func checkOverlaps(all []annotated, list []Annotation) error {
+	slices.SortStableFunc(all, func(x, y annotated) int {
+		return cmp.Or(strings.Compare(x.Style, y.Style), cmp.Compare(x.From, y.From))
+	})
+	for i := 1; i < len(all); i++ {
+		before, x := all[i-1], all[i]
+		if x.Style != before.Style || x.From >= before.To {
+			continue
+		}
+		other := list[before.item].place(before.item)
+		delete(other, "episode")
+		return misuse(list[x.item].place(x.item),
+			fmt.Sprintf("the range %q overlaps the range %q of %s", x.Text, before.Text, other),
+			"ranges of one style must not overlap")
+	}
+	return nil
+}
+
+// parseAnnotations reads annotations: a JSON list, the answer of find, or CSV with a header.
+func parseAnnotations(b []byte) (list []Annotation, err error) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	switch first := bytes.TrimSpace(b); {
+	case bytes.HasPrefix(first, []byte("[")):
+		err = jsonmeta.Unmarshal("edit", b, &list)
+		return list, err
+	case bytes.HasPrefix(first, []byte("{")):
+		var found struct {
+			Ranges []Annotation `json:"ranges"`
+		}
+		err = jsonmeta.Unmarshal("edit", b, &found)
+		return found.Ranges, err
+	}
+	r := csv.NewReader(bytes.NewReader(b))
+	r.TrimLeadingSpace = true
+	header, err := r.Read()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, malformedCSV(r, err)
+	}
+	for _, name := range header {
+		if !slices.Contains(annotationColumns, name) {
+			return nil, misuse(robocache.Where{"line": 1}, "no column "+strconv.Quote(name),
+				robocache.Nearest(name, annotationColumns))
+		}
+	}
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, malformedCSV(r, err)
+		}
+		a, err := annotationOf(header, record)
+		a.line, _ = r.FieldPos(0)
+		if err != nil {
+			return nil, robocache.At(err, robocache.Where{"line": a.line})
+		}
+		list = append(list, a)
+	}
+}
+
+// annotationColumns are the columns of a CSV file.
+var annotationColumns = []string{"episode", "from", "to", "from_s", "to_s", "text", "style"}
+
+// malformedCSV returns the error of a line that is no CSV.
+func malformedCSV(r *csv.Reader, err error) error {
+	line := 0
+	var parse *csv.ParseError
+	if errors.As(err, &parse) {
+		line = parse.Line
+	}
+	return robocache.Malformed("edit", robocache.Where{"line": line}, "").WithCause(err)
+}
+
+// annotationOf reads a line of a CSV file. Empty fields are absent.
+func annotationOf(header, record []string) (a Annotation, err error) {
+	hasEpisode := false
+	for i, name := range header {
+		text := strings.TrimSpace(record[i])
+		if text == "" {
+			continue
+		}
+		var whole int64
+		var seconds float64
+		switch name {
+		case "text":
+			a.Text = record[i]
+			continue
+		case "style":
+			a.Style = text
+			continue
+		case "from_s", "to_s":
+			seconds, err = strconv.ParseFloat(text, 64)
+		default:
+			whole, err = strconv.ParseInt(text, 10, 64)
+		}
+		if err != nil || seconds-seconds != 0 {
+			return a, misuse(robocache.Where{"column": name}, "no number: "+strconv.Quote(text), "")
+		}
+		row := int(whole)
+		switch name {
+		case "episode":
+			a.Episode, hasEpisode = whole, true
+		case "from":
+			a.From = &row
+		case "to":
+			a.To = &row
+		case "from_s":
+			a.FromS = &seconds
+		case "to_s":
+			a.ToS = &seconds
+		}
+	}
+	if !hasEpisode {
+		return a, misuse(robocache.Where{"column": "episode"}, "the line names no episode", "")
+	}
+	return a, nil
+}
