@@ -1,15 +1,18 @@
 package verbs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/quality"
+	"github.com/goatnote-inc/robocache/quality/report"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -22,6 +25,8 @@ type QualityRequest struct {
 	// Empty: the table of the dataset (quality.SidecarOf), if the dataset is local and all its
 	// episodes are measured.
 	Out string `json:"out"`
+	// HTML is the page to write (package quality/report); empty: none.
+	HTML string `json:"html"`
 	// Frames is the choice of images: all, sample or none; empty: all.
 	Frames string `json:"frames"`
 	// Episodes lists the indices of the episodes to measure, such as 0,3,5-9; empty: all.
@@ -95,10 +100,27 @@ func MeasureQuality(ctx context.Context, r *QualityRequest, o Observer) (*Qualit
 		}
 		o.note("wrote " + robocache.Redact(out))
 	}
+	if r.HTML != "" {
+		if err := writeQualityPage(ctx, r.HTML, ds, table); err != nil {
+			return nil, err
+		}
+		o.note("wrote " + r.HTML)
+	}
 	info := ds.Info()
 	q := NewQuality(table)
 	q.URI, q.Format, q.Out = info.URI, info.Format, robocache.Redact(out)
 	return q, nil
+}
+
+// writeQualityPage writes the report of a table as an HTML page.
+func writeQualityPage(
+	ctx context.Context, path string, ds robocache.Dataset, t *quality.Table,
+) error {
+	var page bytes.Buffer
+	if err := report.Write(&page, ctx, ds, t); err != nil {
+		return err
+	}
+	return store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), page.Bytes())
 }
 
 // measureOptions returns the options of quality.Measure, without episodes.

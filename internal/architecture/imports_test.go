@@ -253,6 +253,7 @@ var allowed = map[string][]string{
 		"live",
 		"loader/contract",
 		"quality",
+		"quality/report",
 	},
 	"internal/cudahost":     {""},
 	"internal/flags":        {"", "store", "internal/jsonmeta", "internal/crash"},

@@ -26,6 +26,7 @@ Findings compare an episode with the others of its task, or of the dataset if th
 than 20. The exit code is 3 if there are findings.`,
 		Example: `  robocache quality ./my_dataset
   robocache quality ./my_dataset --frames none
+  robocache quality ./my_dataset --html report.html
   robocache quality s3://lab/set --out quality.parquet --frames sample
   robocache edit keep ./my_dataset ./clean --where 'q.idle < 0.3'`,
 		Args: cobra.ExactArgs(1),
@@ -34,6 +35,8 @@ than 20. The exit code is 3 if there are findings.`,
 	flags := c.Flags()
 	flags.StringVar(&r.Out, "out", "", "the table to write: .parquet, .csv or .json; - for none "+
 		"(default: the table of a local dataset)")
+	flags.StringVar(&r.HTML, "html", "", "write a report with the worst episodes, distributions "+
+		"and coverage as one HTML page")
 	flags.StringVar(&r.Frames, "frames", "all", "images to measure: all, sample, none")
 	flags.StringVar(&r.Budget, "budget", "256MiB", "memory for the numbers of one episode")
 	flags.IntVar(&r.Threads, "threads", 0, "episodes at once (default: the number of CPUs)")

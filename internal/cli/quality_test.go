@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/verbs"
@@ -40,5 +41,16 @@ func TestQualityWritesTheTable(t *testing.T) {
 		"-",
 	); code != exitMisuse {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// --html writes the report of the table.
+func TestQualityWritesTheReport(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "report.html")
+	code, _, errs := call(t, "quality", "synth://heterogeneous?episodes=10&cap=60", "--html", page)
+	text, err := os.ReadFile(page)
+	if code != exitDone && code != exitFindings || err != nil ||
+		!strings.Contains(string(text), "10 episodes") {
+		t.Errorf("exit code %d, %d bytes: %v\n%s", code, len(text), err, errs)
 	}
 }
