@@ -262,6 +262,13 @@ func TestBudget(t *testing.T) {
 				"performance.now() - t; })()",
 		)
 		say("100,000 episodes filtered", "–", "%.0f ms", filter)
+		sorted := eval[float64](
+			p,
+			"(() => { const f = document.querySelector('#sort'), t = performance.now(); "+
+				"f.value = 'down'; f.dispatchEvent(new Event('input')); return "+
+				"performance.now() - t; })()",
+		)
+		say("100,000 episodes sorted", "100 ms", "%.0f ms", sorted)
 	})
 	with(wide, func(p *tab) {
 		p.wait("document.querySelector('#plots .plot')?.dataset.span")

@@ -31,32 +31,43 @@ func (m *qualityTable) current() (*quality.Table, []robocache.Finding) {
 	return m.table, m.findings
 }
 
-// loadQuality reads the sidecar. If there is none, it measures the numbers of a small dataset.
+// loadQuality reads the sidecar. If there is none, it measures the numbers of a small dataset. The
+// job must be marked as running.
 func (x *viewedSet) loadQuality(ctx context.Context) error {
-	table, err := quality.Load(ctx, x.info.URI)
-	if errors.Is(err, robocache.ErrNotFound) {
-		if x.isSmall() && x.quality.begin(false) {
-			return x.measureQuality(ctx, quality.NoFrames)
+	m := &x.quality
+	m.run(func(progress func(done, total int64)) (func(), error) {
+		table, err := quality.Load(ctx, x.info.URI)
+		if !errors.Is(err, robocache.ErrNotFound) {
+			return func() { m.keepTable(table, true) }, err
 		}
-		return nil
-	}
-	x.quality.runOnce(func(func(done, total int64)) (func(), error) {
-		return func() { x.quality.keepTable(table, true) }, err
+		if !x.isSmall() {
+			return func() { m.state = "no" }, nil
+		}
+		table, err = x.measureTable(ctx, quality.NoFrames, progress)
+		return func() { m.keepTable(table, false) }, err
 	})
-	return x.quality.internalError()
+	return m.internalError()
 }
 
 // measureQuality measures the episodes. The job must be marked as running.
 func (x *viewedSet) measureQuality(ctx context.Context, frames quality.Frames) error {
 	m := &x.quality
 	m.run(func(progress func(done, total int64)) (func(), error) {
-		table, err := quality.Measure(ctx, x.ds, quality.Options{
-			Frames:   frames,
-			Progress: func(p robocache.Progress) { progress(p.Done, p.Total) },
-		})
+		table, err := x.measureTable(ctx, frames, progress)
 		return func() { m.keepTable(table, false) }, err
 	})
 	return m.internalError()
+}
+
+func (x *viewedSet) measureTable(
+	ctx context.Context,
+	frames quality.Frames,
+	progress func(done, total int64),
+) (*quality.Table, error) {
+	return quality.Measure(ctx, x.ds, quality.Options{
+		Frames:   frames,
+		Progress: func(p robocache.Progress) { progress(p.Done, p.Total) },
+	})
 }
 
 // serveQuality answers the metrics that the table has, and the findings of the table. With run=1 it

@@ -98,6 +98,7 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 	}
 	for _, x := range s.sets {
 		s.runInBackground(x.listEpisodes)
+		x.quality.begin(false) // the page waits for the result
 		s.runInBackground(
 			func(ctx context.Context) error {
 				if x.isSmall() {

@@ -15,6 +15,7 @@ func TestShots(t *testing.T) {
 	}
 	for _, c := range []struct{ name, set, second, hash string }{
 		{"episode", "g1_h264_v30", "", "e=2&r=96"},
+		{"table", "g1_h264_v30", "", "e=2&table=1&by=jerk_rms&sort=down&colour=jerk_rms"},
 		{"clocks", "mcap_robot/recording_zstd.mcap", "", "t=1500000000&hz=20"},
 	} {
 		sets := []string{c.set}

@@ -1,39 +1,46 @@
 // Charts next to the table: the distribution of a column for each task, and a histogram of states.
 import { $, columns, css, make, paint } from './api.js';
-import { column, filter, listing, order } from './episodes.js';
+import { column, filter, listing, place } from './episodes.js';
 import { on, shown, state, tell } from './state.js';
 
 const most = 12;
 
-// groups returns the values of a column by task, the largest tasks first.
+// groups returns the sorted values of a column for the tasks with most episodes that pass the
+// filters, and the number of tasks.
 function groups(c) {
   const l = listing(),
-    out = new Map();
-  for (const e of order) {
-    const v = c.values[e];
-    if (v !== v) continue;
-    if (!out.has(l.task[e])) out.set(l.task[e], []);
-    out.get(l.task[e]).push(v);
+    counts = new Uint32Array(l.tasks.length + 1), // the last is that of no task
+    slot = (e) => (l.task[e] < 0 ? l.tasks.length : l.task[e]),
+    { order: sorted, known } = c.ranking();
+  for (let k = 0; k < known; k++) if (place[sorted[k]] >= 0) counts[slot(sorted[k])]++;
+  const used = [...counts.keys()].filter((t) => counts[t]).sort((a, b) => counts[b] - counts[a]),
+    values = used.slice(0, most).map((t) => new Float64Array(counts[t])),
+    at = new Int32Array(counts.length).fill(-1),
+    filled = new Uint32Array(most);
+  values.forEach((_, i) => (at[used[i]] = i));
+  for (let k = 0; k < known; k++) {
+    const e = sorted[k],
+      i = place[e] >= 0 ? at[slot(e)] : -1;
+    if (i >= 0) values[i][filled[i]++] = c.values[e];
   }
-  return [...out].sort((a, b) => b[1].length - a[1].length);
+  return { list: values.map((v, i) => [used[i], v]), n: used.length };
 }
 
 // distributions draws a box for each task: 5 to 95 %, the middle half and the median.
 function distributions() {
   if (!state.table || !listing()) return;
   const c = column(state.by),
-    all = c?.values ? groups(c) : [];
+    { list, n } = c?.values ? groups(c) : { list: [], n: 0 };
   $('tasks-title').textContent = `${c?.label ?? ''} by task`;
   $('tasks').replaceChildren(
-    ...all.slice(0, most).map(([t, list]) => {
-      const v = Float64Array.from(list).sort(),
-        at = (q) => v[Math.round(q * (v.length - 1))],
-        place = (q) => `${(100 * c.share(at(q))).toFixed(2)}%`,
+    ...list.map(([t, v]) => {
+      const at = (q) => v[Math.round(q * (v.length - 1))],
+        left = (q) => `${(100 * c.share(at(q))).toFixed(2)}%`,
         name = listing().tasks[t] ?? 'no task',
         part = (className, a, b) => {
           const x = make('i', { className });
-          x.style.left = place(a);
-          x.style.right = `calc(100% - ${place(b)})`;
+          x.style.left = left(a);
+          x.style.right = `calc(100% - ${left(b)})`;
           return x;
         };
       return make(
@@ -51,7 +58,7 @@ function distributions() {
         make('div', { className: 'box' }, part('wide', 0.05, 0.95), part('half', 0.25, 0.75), part('mid', 0.5, 0.5))
       );
     }),
-    ...(all.length > most ? [make('small', { className: 'soft' }, `and ${all.length - most} more tasks`)] : [])
+    ...(n > most ? [make('small', { className: 'soft' }, `and ${n - most} more tasks`)] : [])
   );
 }
 

@@ -169,7 +169,7 @@ class Cloud {
         ` · colour: ${header.value}`;
       this.caption.replaceChildren(
         make('b', {}, (this.label ? this.label + ' ' : '') + this.st.key),
-        make('br'),
+        ' ',
         text
       );
       this.canvas.ariaLabel = `${this.st.key} ${text}; arrows turn it`;

@@ -15,21 +15,33 @@ export class Column {
     this.ranked = this.scale = null;
   }
 
-  // ranking returns the positions in ascending order of their values, or in descending order. The
-  // first `known` of them have a value. Equal values keep the order of the episodes.
-  ranking(down = false) {
-    const v = this.values,
-      name = down ? 'falling' : 'rising';
-    if (this.ranked?.[name]?.order.length === v.length) return this.ranked[name];
+  // ranking returns the positions in ascending order of their values. The first `known` of them have
+  // a value. Equal values keep the order of the episodes.
+  ranking() {
+    const v = this.values;
+    if (this.ranked?.order.length === v.length) return this.ranked;
     const order = new Uint32Array(v.length);
     let known = 0,
       missing = v.length;
     for (let e = 0; e < v.length; e++) if (v[e] === v[e]) order[known++] = e;
     for (let e = v.length - 1; e >= 0; e--) if (v[e] !== v[e]) order[--missing] = e;
-    const values = order.subarray(0, known);
-    if (down) values.sort((a, b) => v[b] - v[a] || a - b);
-    else values.sort((a, b) => v[a] - v[b] || a - b);
-    return ((this.ranked ||= {})[name] = { order, known });
+    order.subarray(0, known).sort((a, b) => v[a] - v[b] || a - b);
+    return (this.ranked = { order, known });
+  }
+
+  // falling returns the positions in descending order. Equal values keep the order of the episodes,
+  // and missing ones stay last.
+  falling() {
+    const { order, known } = this.ranking(),
+      v = this.values,
+      out = order.slice();
+    for (let last = known - 1, k = 0; last >= 0; ) {
+      let first = last;
+      while (first > 0 && v[order[first - 1]] === v[order[last]]) first--;
+      for (let i = first; i <= last; i++) out[k++] = order[i];
+      last = first - 1;
+    }
+    return out;
   }
 
   // quantile returns the value below which a share of the values lies, or NaN.
@@ -73,12 +85,21 @@ export class Column {
 
   // bins counts values in equal steps of the scale, of all episodes or of those at positions.
   bins(count, positions) {
+    if (!positions && this.whole?.length === count && this.whole.of === this.values)
+      return this.whole;
     const out = new Uint32Array(count),
-      add = (v) => {
-        if (v === v) out[Math.min(count - 1, Math.floor(this.share(v) * count))]++;
+      v = this.values,
+      { least, most, log } = this.span(),
+      from = log ? Math.log(least) : least,
+      per = most > least ? count / ((log ? Math.log(most) : most) - from) : 0,
+      add = (x) => {
+        if (x === x) out[Math.min(count - 1, Math.floor(((log ? Math.log(x) : x) - from) * per))]++;
       };
-    if (positions) for (const e of positions) add(this.values[e]);
-    else for (const v of this.values) add(v);
+    if (positions) for (let i = 0; i < positions.length; i++) add(v[positions[i]]);
+    else {
+      for (let e = 0; e < v.length; e++) add(v[e]);
+      this.whole = Object.assign(out, { of: v });
+    }
     return out;
   }
 

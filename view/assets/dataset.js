@@ -1,6 +1,6 @@
 // The Dataset panel summarizes a dataset, or two side by side.
 import { $, get, make } from './api.js';
-import { listing } from './episodes.js';
+import { findingsOf, listing } from './episodes.js';
 import { shown } from './state.js';
 
 const whole = (n) => n.toLocaleString('en');
@@ -81,7 +81,7 @@ function facts(set, report, list) {
     [
       'Findings',
       { no: 'the doctor has not run', running: 'the doctor looks …' }[list?.doctor] ||
-        severities(list?.findings || [])
+        severities(list ? findingsOf(list) : [])
     ]
   ];
 }
@@ -125,7 +125,7 @@ function tasks(list) {
 function findings(list) {
   const rank = { error: 0, warning: 1, info: 2 },
     groups = new Map();
-  for (const f of list.findings) {
+  for (const f of findingsOf(list)) {
     const g = groups.get(f.severity + ' ' + f.code) || { ...f, n: 0 };
     g.n++;
     groups.set(f.severity + ' ' + f.code, g);
@@ -177,7 +177,7 @@ export async function showDataset() {
       ? [
           ...(sets.length > 1 ? [make('h3', {}, sets[s].uri)] : []),
           ...(list.tasks.length ? [tasks(list)] : []),
-          ...(list.findings.length ? [findings(list)] : [])
+          ...(findingsOf(list).length ? [findings(list)] : [])
         ]
       : [];
   });

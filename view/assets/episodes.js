@@ -28,7 +28,8 @@ export async function load(s) {
       length: [],
       task: [],
       tasks: [],
-      found: new Map(),
+      found: new Map(), // position → findings
+      deviating: new Map(), // position and metric → message
       findings: [],
       doctor: 'no',
       quality: empty(),
@@ -65,7 +66,7 @@ function tallies(s) {
   const l = sets[s],
     found = new Float64Array(l.done),
     flags = new Float64Array(l.done);
-  for (const [e, k] of l.found) found[e] = k;
+  for (const [e, list] of l.found) found[e] = list.length;
   if (s === 0)
     for (const [n, list] of byEpisode) {
       const e = positionOf(0, n);
@@ -94,14 +95,20 @@ async function poll(s, run, ask, take) {
   }
 }
 
+// findingsOf returns the findings of the doctor and of the metrics.
+export const findingsOf = (l) => [...l.findings, ...l.quality.findings];
+
 // count assigns the findings of the doctor and of the metrics to the episodes.
 function count(s) {
   const l = sets[s];
   l.found = new Map();
-  for (const f of [...l.findings, ...l.quality.findings])
+  l.deviating = new Map();
+  for (const f of findingsOf(l))
     if (f.episode >= 0 && f.severity !== 'info') {
       const e = positionOf(s, f.episode);
-      l.found.set(e, (l.found.get(e) || 0) + 1);
+      if (!l.found.has(e)) l.found.set(e, []);
+      l.found.get(e).push(f);
+      if (f.where?.metric) l.deviating.set(`${e} ${f.where.metric}`, f.message);
     }
   tallies(s);
 }
@@ -203,7 +210,8 @@ export function filter() {
     for (const check of checks) if (!check(e)) return;
     next[n++] = e;
   };
-  if (by?.values) by.ranking(state.sort === 'down').order.forEach(add);
+  if (by?.values)
+    (state.sort === 'down' ? by.falling() : by.ranking().order).forEach((e) => add(e));
   else for (let e = 0; e < l.done; e++) add(e);
   order = next.subarray(0, n);
   place = new Int32Array(l.done).fill(-1);

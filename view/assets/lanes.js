@@ -158,6 +158,12 @@ function marks() {
 on('zoom', marks);
 on('found', () => shown.first && marks());
 
+// sentence describes a finding: severity, code, stream, message and hint.
+const sentence = (f) =>
+  `${f.severity} ${f.code}${f.where?.stream ? ' (' + f.where.stream + ')' : ''}` +
+  `${f.where?.evidence === 'inferred' ? ' (inferred)' : ''}: ` +
+  `${f.message}${f.hint ? ' – ' + f.hint : ''}`;
+
 export async function showFindings() {
   const ep = shown.first,
     title = (text) => {
@@ -187,7 +193,7 @@ export async function showFindings() {
         'li',
         { className: f.severity, id: 'finding-' + list.indexOf(f) },
         f.t_ns != null ? make('button', { onclick: () => tell('seek', f.t_ns) }, 'go') : null,
-        ` ${f.severity} ${f.code}${f.where?.stream ? ' (' + f.where.stream + ')' : ''}: ${f.message}${f.hint ? ' – ' + f.hint : ''}`
+        ' ' + sentence(f)
       )
     )
   );

@@ -28,7 +28,7 @@ function counted() {
   $('quality').textContent =
     q.problem ||
     {
-      running: `measuring: ${q.done} of ${q.total}`,
+      running: q.total ? `measuring: ${Math.floor((100 * q.done) / q.total)} %` : 'measuring …',
       done: q.stored || !q.command ? '' : 'metrics: not saved',
       no: q.command ? 'no metrics: ' + q.command : ''
     }[q.state];
@@ -69,6 +69,7 @@ function histogram() {
 
 const made = new Map(); // episode → element
 function draw() {
+  if (state.table || !listing()) return;
   const list = $('list'),
     box = $('rows'),
     first = Math.max(0, Math.floor(list.scrollTop / high) - 3),
@@ -81,7 +82,7 @@ function draw() {
     const e = order[i],
       l = listing(),
       flags = flagsOf(e),
-      found = l.found.get(e) || 0,
+      found = l.found.get(e)?.length || 0,
       id = state.s + ':' + e;
     keep.add(id);
     const tags = [

@@ -58,10 +58,9 @@ function build() {
         'button',
         { title: about(c), onclick: () => sort(n) },
         make('b', {}, c.title),
-        sign,
-        make('small', {}, c.unit && c.unit !== 'count' ? c.unit : '')
+        make('small', {}, sign, c.unit && c.unit !== 'count' ? c.unit : '')
       );
-    const className = n === 'task' ? 'words' : '',
+    const className = words.includes(n) ? 'words' : '',
       cell = make('div', { role: 'columnheader', className }, button, canvas);
     return { c, canvas, sign, cell };
   });
@@ -72,12 +71,16 @@ function build() {
   );
   $('grid').style.setProperty(
     '--cols',
-    '6em ' + shown.map((n) => (n === 'task' ? '16em' : '7.2em')).join(' ')
+    '6em ' + shown.map((n) => widths[n] ?? width(column(n).title)).join(' ')
   );
   for (const row of pool) row.remove();
   pool = [];
   draw();
 }
+
+const widths = { task: '16em', flags: '8em', findings: '10em' },
+  words = Object.keys(widths);
+const width = (title) => `${Math.max(6, 0.62 * title.length + 1.6).toFixed(1)}em`;
 
 const about = (c) =>
   [c.summary, c.source, c.inferred ? 'A finding is inferred, not measured.' : '']
@@ -106,8 +109,12 @@ function histograms() {
     const ready = c.values && c.name !== 'task' && c.ranking().known > 0;
     canvas.style.visibility = ready ? '' : 'hidden';
     if (!ready) continue;
+    // Painting is slow, and scrolling changes nothing here.
+    const look = `${c.name === by} ${document.documentElement.dataset.theme} ${canvas.clientWidth}`;
+    if (canvas.look === look && canvas.of === c.values) continue;
+    Object.assign(canvas, { look, of: c.values });
     const { g, w, h } = paint(canvas),
-      counts = (c.small = c.small?.of === c.values ? c.small : Object.assign(c.bins(bars), { of: c.values })),
+      counts = c.bins(bars),
       top = Math.max(...counts);
     g.fillStyle = css(c.name === by ? '--accent' : '--edge');
     counts.forEach((x, i) => {
@@ -119,7 +126,7 @@ function histograms() {
 
 function rowAt(slot) {
   const cells = head.map(({ c }) =>
-    make('div', { role: 'gridcell', className: c.name === 'task' ? 'words' : '' })
+    make('div', { role: 'gridcell', className: words.includes(c.name) ? 'words' : '' })
   );
   const number = make('div', { role: 'rowheader' });
   const row = make('div', { className: 'entry', role: 'row', id: 'entry-' + slot }, number, ...cells);
@@ -132,7 +139,8 @@ function rowAt(slot) {
 
 function fill(row, k) {
   const e = order[k],
-    colour = state.colour && column(state.colour);
+    colour = state.colour && column(state.colour),
+    { deviating, found } = listing();
   row.k = k;
   row.hidden = e === undefined;
   if (row.hidden) return;
@@ -141,12 +149,19 @@ function fill(row, k) {
   row.style.setProperty('--hue', hue(colour, e));
   head.forEach(({ c }, i) => {
     let text = c.values ? c.text(c.values[e]) : '…';
-    if (c.name === 'task') text = task(e);
+    let title = deviating.get(`${e} ${c.name}`);
+    row.cells[i].classList.toggle('deviates', !!title);
+    if (c.name === 'task') title = text = task(e);
     else if (c.name === 'flags')
-      text = flags.flagsOf(e).map((f) => f.label || 'flagged').join(', ');
-    else if (c.name === 'findings' && !c.values?.[e]) text = '';
+      title = text = flags.flagsOf(e).map((f) => f.label || 'flagged').join(', ');
+    else if (c.name === 'findings') {
+      const list = found.get(e) || [];
+      text = [...new Set(list.map((f) => f.code))].join(', ');
+      title = list.map((f) => f.message).join('\n');
+      row.cells[i].classList.toggle('deviates', list.length > 0);
+    }
     row.cells[i].textContent = text;
-    if (c.name === 'task' || c.name === 'flags') row.cells[i].title = text;
+    row.cells[i].title = title ?? '';
   });
   row.ariaSelected = String(selected.has(e));
   row.ariaRowIndex = String(k + 2);
