@@ -56,7 +56,7 @@ func BuildIndex(
 	if err := w.write(ctx, ds, opt); err != nil {
 		return nil, err
 	}
-	return leftOut, file.Sync()
+	return leftOut, errors.Join(file.Chmod(0o644), file.Sync())
 }
 
 // planIndex returns the header of an index that is within the budget.

@@ -139,7 +139,7 @@ func replaceFile(path string, write func(w io.Writer) error) (err error) {
 		return err
 	}
 	w := bufio.NewWriterSize(file, 1<<20)
-	err = errors.Join(write(w), w.Flush(), file.Sync(), file.Close())
+	err = errors.Join(write(w), w.Flush(), file.Chmod(0o644), file.Sync(), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
