@@ -30,8 +30,11 @@ type Loose struct{ byEnding map[string][]string }
 // Add records a file that the reader does not use, if it may hold data.
 func (l *Loose) Add(name string) {
 	ending := strings.ToLower(path.Ext(name))
-	if strings.HasSuffix("."+path.Base(name), ".quality.parquet") {
-		return // the metrics of the recordings: see package quality
+	base := "." + path.Base(name)
+	isResult := strings.HasSuffix(base, ".quality.parquet") ||
+		strings.HasSuffix(base, ".embeddings.parquet")
+	if isResult {
+		return // about the recordings: see packages quality and query
 	}
 	hidden := strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
 		strings.Contains(name, "/.")

@@ -5,7 +5,7 @@ import "testing"
 // Tables of metrics are no recordings that were forgotten, and other tables are.
 func TestLooseLeavesOutMetrics(t *testing.T) {
 	var l Loose
-	for _, name := range []string{"meta/quality.parquet", "a.hdf5.quality.parquet"} {
+	for _, name := range []string{"meta/quality.parquet", "a.hdf5.quality.parquet", "meta/embeddings.parquet"} {
 		l.Add(name)
 	}
 	if found := l.Findings(); len(found) > 0 {
