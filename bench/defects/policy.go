@@ -114,7 +114,10 @@ var studentT = []float64{12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
 // Document returns the report for people: the mean over seeds with its 95 % interval.
 func (r *PolicyReport) Document() *report.Document {
 	d := &report.Document{
-		Name: "quality-policy", Title: "robocache-bench quality --policy", Command: r.Command, Raw: r,
+		Name:    "quality-policy",
+		Title:   "robocache-bench quality --policy",
+		Command: r.Command,
+		Raw:     r,
 	}
 	table := &report.Table{Head: []string{
 		"trained on", "demonstrations", "success, mean over seeds", "95 % interval", "by seed",

@@ -111,7 +111,9 @@ func trainClone(demos []demo, steps int, rng *rand.Rand) *clonePolicy {
 			s, a := demos[r[0]].states[r[1]], demos[r[0]].actions[r[1]]
 			out := p.forward(inputOf(s))
 			gradient := []float64{
-				out[0] - (a[0]-s[0])/largestMove/2, out[1] - (a[1]-s[1])/largestMove/2, out[2] - a[2],
+				out[0] - (a[0]-s[0])/largestMove/2,
+				out[1] - (a[1]-s[1])/largestMove/2,
+				out[2] - a[2],
 			}
 			for k := len(p.layers) - 1; k >= 0; k-- {
 				gradient = p.layers[k].backward(gradient)

@@ -13,7 +13,9 @@ func TestDemos(t *testing.T) {
 		d := makeDemo(rng, fault)
 		last := d.states[len(d.states)-1]
 		reached := (last[3]-goalAt[0])*(last[3]-goalAt[0])+(last[4]-goalAt[1])*(last[4]-goalAt[1]) < 0.01
-		if want := fault == 0 || fault == 2 || fault == 3 || fault == 5; reached != want && fault != 2 {
+		if want := fault == 0 || fault == 2 || fault == 3 ||
+			fault == 5; reached != want &&
+			fault != 2 {
 			t.Errorf("fault %d: the object reaches the goal: %v", fault, reached)
 		}
 	}

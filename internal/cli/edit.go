@@ -309,8 +309,13 @@ var editVerbs = []editVerb{
   robocache edit annotate ./set --in-place --from found.json --label "close the gripper"`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			fl := c.Flags()
-			fl.StringVar(&f.verb.From, "from", "", "FILE.csv or FILE.json with episode, from and to "+
-				"(rows), or from_s and to_s (seconds), text, style; or the answer of find --json")
+			fl.StringVar(
+				&f.verb.From,
+				"from",
+				"",
+				"FILE.csv or FILE.json with episode, from and to "+
+					"(rows), or from_s and to_s (seconds), text, style; or the answer of find --json",
+			)
 			fl.StringVar(&f.verb.Key, "key", "subtask", "the style of the texts: subtask, plan, "+
 				"memory, motion or interjection")
 			fl.StringVar(&f.verb.Text, "label", "", "the text of ranges that have none")

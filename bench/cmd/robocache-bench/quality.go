@@ -69,7 +69,12 @@ the task.`,
 	fl.StringVar(&opt.Work, "work", "", "folder for the sets, which later runs reuse (default: a "+
 		"temporary one)")
 	fl.StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and an HTML report into this folder")
-	fl.BoolVar(&policy, "policy", false, "train policies on all, random and filtered demonstrations")
+	fl.BoolVar(
+		&policy,
+		"policy",
+		false,
+		"train policies on all, random and filtered demonstrations",
+	)
 	fl.IntVar(&trial.Seeds, "seeds", 5, "seeds of --policy")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	return c
