@@ -216,6 +216,8 @@ func FuzzConfig(f *testing.F) {
 		`{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
 		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`,
 		`{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`,
+		`{"choose": {"a": ["cam"]}, "goal": {"b": "action"}, "delta_indices": {"b": [0, 2]}}`,
+		`{"episode_weights": {"0": 0.5, "1": 3}, "where": "length > 2", "shuffle": "pool"}`,
 	} {
 		f.Add(s)
 	}
