@@ -5,10 +5,10 @@ import { after } from './episode.js';
 import { bounds } from './panels.js';
 import { index, on, shown, state, tell } from './state.js';
 
-let all = { seconds: false, annotations: [] };
+let all = null; // of the server; null: not read yet
 
 const own = () =>
-  state.s === 0 ? all.annotations.filter((a) => a.episode === index(0, state.e)) : [];
+  state.s === 0 && all ? all.annotations.filter((a) => a.episode === index(0, state.e)) : [];
 
 // rowTimes returns the timestamps of the episode's rows, or null if its streams have none in common.
 const rowTimes = () =>
@@ -28,7 +28,8 @@ function unit(t, isEnd) {
   return Math.max(0, Math.min(times.length, isEnd ? n : n - 1));
 }
 
-const can = () => state.s === 0 && shown.first && !shown.first.timeless && (all.seconds || rowTimes());
+const can = () =>
+  all && state.s === 0 && shown.first && !shown.first.timeless && (all.seconds || rowTimes());
 
 // hue returns a colour for a text: equal texts have equal colours.
 function hue(text) {
@@ -147,9 +148,9 @@ function drag(down) {
 
 export async function load() {
   all = await get('annotations');
-  $('notes').addEventListener('pointerdown', drag);
   link();
   draw();
 }
 
+$('notes').addEventListener('pointerdown', drag);
 on('shown', draw);
