@@ -110,8 +110,7 @@ class ShardedSingleStepDataset:
         if not pieces:
             where = {"dataset": self.dataset_path}
             raise Misuse(f"no episode has {self.action_horizon} rows for an action", where)
-        total = sum(len(steps) for _, steps in pieces)
-        count = min(-(-total // self.shard_size), len(pieces))
+        count = min(-(-sum(len(steps) for _, steps in pieces) // self.shard_size), len(pieces))
         self.sharded_episodes: list[list[tuple[int, np.ndarray]]] = [[] for _ in range(count)]
         self.shard_lengths: np.ndarray = np.zeros(count, dtype=int)
         for e, steps in pieces:
@@ -183,10 +182,9 @@ class ShardedSingleStepDataset:
 
     def get_dataset_statistics(self) -> dict[str, Any]:
         """Returns {modality: {group: {statistic: list}}}; relative actions need their file."""
-        values = self._schema.statistics()
         return {
             m: {g: {s: v.tolist() for s, v in one.items()} for g, one in groups.items()}
-            for m, groups in values.items()
+            for m, groups in self._schema.statistics().items()
             if groups
         }
 
@@ -240,9 +238,8 @@ class Loader(loader.Loader):
         tags = [config_word(t) for t in tags] * (len(sources) if len(tags) == 1 else 1)
         if len(tags) != len(sources):
             raise Misuse(f"{len(tags)} embodiment tags for {len(sources)} datasets")
-        ids = {t: i for i, names in _modality.EMBODIMENT_IDS.items() for t in names.split()} | dict(
-            embodiment_ids or {}
-        )
+        ids = {t: i for i, names in _modality.EMBODIMENT_IDS.items() for t in names.split()}
+        ids |= dict(embodiment_ids or {})
         if unknown := set(tags) - set(ids):
             hint = "Pass embodiment_ids={tag: id}."
             raise Misuse(f"no id of the embodiment {min(unknown)!r}", hint=hint)
@@ -292,12 +289,9 @@ class Loader(loader.Loader):
     def _complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the model's inputs of a batch."""
         out = {k: batch[k] for k in self._delivered}
-        index = batch.get("dataset_index")
-        if index is None:  # There is one dataset, so all positions are 0.
-            index = batch["episode_index"] * 0
+        index = batch.get("dataset_index", batch["episode_index"] * 0)  # One dataset: zeros.
         tasks = batch[self._text_key]  # Texts, or the numbers of tasks.
-        if not isinstance(tasks, list):
-            tasks = tasks.reshape(-1).tolist()
+        tasks = tasks if isinstance(tasks, list) else tasks.reshape(-1).tolist()
         pairs = zip(index.tolist(), tasks, strict=True)
         out["text"] = [self._texts[source](task) for source, task in pairs]
         out["dataset_index"], out["embodiment_id"] = index, index * 0
