@@ -170,6 +170,7 @@ func TestFrozenNeedsMotion(t *testing.T) {
 			facts[i].changed = 0.0005
 		}
 	}
+	facts[25].changed = 0.2 // the first live frame shows the whole motion
 	x := &recording{speed: make([]float64, 40)}
 	for i := range x.speed {
 		if i < 19 || i > 26 {
