@@ -24,36 +24,51 @@ const (
 )
 
 const (
-	changeWindow = 12    // frames before and after by which a frame is judged
-	usualShare   = 0.25  // of the usual change, below which a frame does not change
-	visibleShare = 0.004 // of the points; a smaller usual change says nothing
+	changeWindow = 12  // frames before and after by which a frame is judged
+	usualShare   = 0.3 // of the usual change, below which a frame rests
+	lastMoving   = 3
+	visibleShare = 0.013 // of the points; the least usual change
 )
 
 // unchangedFrames classifies frames. A frame rests if the share of points that differ by more than 10
-// levels is below a quarter of the usual share: the 75th percentile of the frames around. A codec
-// alters many points, but few by that much. A run of resting frames is unchanged where the robot
-// moves, if one of the two frames before it changes by three quarters of the usual share, and the
-// frame after it by all of it: a motion that ends or begins does so gradually. x may be nil: the
-// robot then always moves.
+// levels is below 0.3 of the usual share: the 75th percentile of the frames around. A codec alters
+// many points, but few by that much. A run of resting frames is unchanged where the robot moves, if
+// the frame before it changes by 0.75 of the usual share, and the frame after it by 1.3: a motion
+// that ends or begins does so gradually. A run at the end needs lastMoving frames in which the robot
+// moves. x may be nil: the robot then always moves.
 func unchangedFrames(frames []frameFacts, x *recording) []frameChange {
 	moving := x.movingAt(len(frames))
 	usual := usualChange(frames)
+	isVisible := make([]bool, len(frames))
 	out := make([]frameChange, len(frames))
 	rests := make([]bool, len(frames))
 	for i := range frames {
-		if f := &frames[i]; f.changed == f.changed && usual[i] >= visibleShare {
+		// Inside a long freeze, little is usual.
+		isVisible[i] = usual[i] >= visibleShare
+		usual[i] = max(usual[i], visibleShare)
+		if f := &frames[i]; f.changed == f.changed {
 			out[i] = frameChanged
 			rests[i] = float64(f.changed) <= usualShare*usual[i]
 		}
 	}
 	exceeds := func(i int, usual float64) bool { return float64(frames[i].changed) >= usual }
 	for _, r := range runsOf(rests) {
-		// A codec may refine the first repeated frame so much that it does not rest.
-		before := r.from > 0 && exceeds(r.from-1, 0.75*usual[r.from]) ||
-			r.from > 1 && exceeds(r.from-2, 0.75*usual[r.from])
-		after := r.to == len(frames) || exceeds(r.to, usual[r.to-1])
-		for i := r.from; before && after && i < r.to; i++ {
+		before := r.from > 0 && exceeds(r.from-1, 0.75*usual[r.from])
+		isLast := r.to == len(frames)
+		if r.to-r.from <= longestRepeat && !isVisible[r.from] {
+			continue
+		}
+		if !before || !isLast && !exceeds(r.to, 1.3*usual[r.to-1]) {
+			continue
+		}
+		var moved []int
+		for i := r.from; i < r.to; i++ {
 			if moving(frames[i].row) {
+				moved = append(moved, i)
+			}
+		}
+		for _, i := range moved {
+			if !isLast || len(moved) >= lastMoving {
 				out[i] = frameUnchanged
 			}
 		}

@@ -29,7 +29,7 @@ func frameJump(frames []frameFacts) float64 {
 	largest := 0.0
 	for i := range frames {
 		base := localMedian(frames, i, i, func(f *frameFacts) float32 { return f.changed })
-		const floor = 2 * visibleShare
+		const floor = 0.008 // of the points
 		if v := math.Log2((float64(frames[i].changed) + floor) / (base + floor)); v > largest {
 			largest = v
 		}
