@@ -9,9 +9,9 @@ import (
 
 // Configuration of a Loader or a Map, in groups.
 type (
-	// Config configures a Loader or a Map. Its groups are those of the Python client. Its JSON is
-	// one flat object. Every field may be omitted. Package loader/options documents the fields of
-	// it and of its groups.
+	// Config configures a Loader or a Map. Options are in the same groups as those of the Python
+	// client. The JSON is one flat object of all options. Every field may be omitted. Package
+	// loader/options documents the fields.
 	Config = options.Config
 	// Order selects the samples, their order and the rank's share of them.
 	Order = options.Order
@@ -39,7 +39,7 @@ type (
 	Mix = options.Mix
 	// MixFrames overrides how frames of one source are delivered.
 	MixFrames = options.MixFrames
-	// MixStatistics overrides how values of one source are normalised.
+	// MixStatistics overrides how values of one source are normalized.
 	MixStatistics = options.MixStatistics
 )
 
@@ -73,16 +73,16 @@ type Allocator = buffers.Allocator
 type Uneven = options.Uneven
 
 const (
-	Wrap  = options.Wrap  // it is filled with the epoch's first samples; default
-	Short = options.Short // its batches are short
+	Wrap  = options.Wrap  // the step is filled with the epoch's first samples; default
+	Short = options.Short // the step has short batches
 )
 
 // OnBad selects the effect of an episode that cannot be read.
 type OnBad = options.OnBad
 
 const (
-	Fail = options.Fail // it ends the epoch with an error; default
-	Skip = options.Skip // it is omitted and counted (loader.L13)
+	Fail = options.Fail // the epoch ends with an error; default
+	Skip = options.Skip // the episode is omitted and counted (loader.L13)
 )
 
 // OnNaN selects the effect of numbers that are not finite.
@@ -109,7 +109,7 @@ const (
 	DTypeFloat32 = options.DTypeFloat32 // as float32; default of the Python Loader
 )
 
-// ImageDType selects the type of colour frames.
+// ImageDType selects the type of color frames.
 type ImageDType = options.ImageDType
 
 const (
@@ -122,7 +122,7 @@ type Resize = options.Resize
 
 const (
 	Stretch   = options.Stretch   // one factor per axis; default
-	Letterbox = options.Letterbox // one factor: the whole image, centred on zeros
+	Letterbox = options.Letterbox // one factor: the whole image, centered on zeros
 	Crop      = options.Crop      // one factor: the image covers the size, its middle is kept
 	// one factor: the smaller side becomes the one number of ImageSize
 	SmallestSide = options.SmallestSide
@@ -208,11 +208,11 @@ type (
 	Place = plan.Place
 	// Output is one tensor that Finish describes.
 	Output = plan.Output
-	// Normalizer describes the normalisation of each key of one source.
+	// Normalizer describes the normalization of each key of one source.
 	Normalizer = plan.Normalizer
 	// VectorState describes how a vector is made of columns as stored.
 	VectorState = plan.VectorState
-	// Normed describes the normalisation of one key.
+	// Normed describes the normalization of one key.
 	Normed = plan.Normed
 	// CausalityReport states which samples the streams of a batch use.
 	CausalityReport = plan.CausalityReport

@@ -13,8 +13,8 @@
 //	            use O(1) memory at any size. A pool uses memory for its residents' samples and one
 //	            number per episode. In a mixture of k sources, the count of a source with share w
 //	            is within 1 + w(k−2) samples of its share at every prefix of an epoch. That is one
-//	            sample for two sources, and never k−1 or more. Each source runs its own order and
-//	            continues in its own next epoch. With shares by size, each sample occurs once.
+//	            sample for two sources, and at most k−1 for k sources. Each source has its own order
+//	            and continues in its own next epoch. With shares by size, each sample occurs once.
 //	loader.L3   Step t of an epoch covers positions [tG, (t+1)G), with G = batch × world. Rank r
 //	            has the r-th slice; with a pool, positions are sorted by shard first. All ranks
 //	            deliver equally many batches, and every sample is delivered once. Wrapped samples

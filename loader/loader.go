@@ -214,7 +214,7 @@ func (l *Loader) deadlineError(u *pipeline.PlannedBatch, pending int64) error {
 	const msg = "no progress for %v s: the batch waits for %d more columns and frames"
 	where := robocache.Where{"position": u.Batch.Position}
 	return robocache.Temporary("loader", where, msg, l.config.Deadline, pending).
-		WithHint("is the store reachable? deadline_s sets how long a batch may stand still")
+		WithHint("Check that the store is reachable, or set a larger deadline_s.")
 }
 
 // ensureRun returns the current run, which it starts if there is none, and the loader's epoch.

@@ -43,6 +43,8 @@ func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robo
 	return newCachedFile(r, id, c, block)
 }
 
+// newCachedFile returns r behind a cache. seed is a hash of everything that identifies the bytes of
+// the file.
 func newCachedFile(r robocache.Ranged, id string, c BlockCache, block int64) *cachedFile {
 	if block <= 0 {
 		block = defaultBlock
@@ -144,6 +146,7 @@ func (f *cachedFile) Close() error {
 // Remote reports whether the underlying file is remote, because a miss is a request.
 func (f *cachedFile) Remote() bool { return Remote(f.Ranged) }
 
+// blockKey returns the key of block b: a hash of the file's seed and b.
 func (f *cachedFile) blockKey(b int64) (k [16]byte) {
 	var m [40]byte
 	copy(m[:], f.seed[:])
@@ -181,7 +184,8 @@ func (f *cachedFile) copyCached(b int64, p []byte, off int64) bool {
 
 // joinRead returns the read that provides block b. If no read is running, it creates one for b and
 // the following blocks up to last that are neither being read nor cached. own reports whether the
-// caller must run the read.
+// caller must run the read. p and off are those of the caller's ReadAt: a cached block that ends
+// the read is copied to p.
 func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
 	to := b
 	for to < last && (to+2-b)*f.block <= maxMerged && !f.copyCached(to+1, p, off) {

@@ -21,13 +21,15 @@ var (
 	ErrExists = errors.New("already exists")
 )
 
+// linkHint returns the hint for a link that leaves the root.
 func linkHint() string {
 	return "if you trust the dataset's links: " + robocache.Option("follow_links", true) +
 		"; or open a folder that holds both ends, or copy the file"
 }
 
-// storeError adds a class and a place to an error of the operating system. Context errors are
-// returned unchanged, because the caller caused them. It returns nil if err is nil.
+// storeError adds a class, the operation, the store and the file to an error of the operating
+// system. Context errors are returned unchanged, because the caller caused them. It returns nil if
+// err is nil.
 func storeError(op, uri, name string, err error) error {
 	if err == nil {
 		return nil
@@ -46,7 +48,7 @@ func storeError(op, uri, name string, err error) error {
 	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	var system *fs.PathError
 	if errors.As(err, &system) && system == err {
-		// the path and the system call ("statat") are already described by Op and Where
+		// Err would repeat the path, which is in Where, and name a system call such as "statat".
 		e.Err = system.Err
 	}
 	switch {
@@ -68,8 +70,7 @@ func storeError(op, uri, name string, err error) error {
 		e.Hint = "free space on the volume or write elsewhere; no partial file is left"
 	case strings.Contains(err.Error(), "path escapes"): // os.Root exports no error value for this
 		e.Want = "a link that stays inside the dataset's root"
-		e.Got = "a link that " +
-			"leaves it"
+		e.Got = "a link that leaves it"
 		e.Hint = linkHint()
 	}
 	return e
@@ -100,6 +101,7 @@ func isOutside(off int64, n int, size int64) bool {
 	return off < 0 || off > size || int64(n) > size-off
 }
 
+// changedError returns the error of a file whose version is not the one that was opened.
 func changedError(uri, name, want, got string) error {
 	return robocache.Temporary("read", robocache.Where{
 		"dataset": uri,

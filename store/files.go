@@ -9,32 +9,34 @@ import (
 )
 
 // fileFinder is a Store in which a file's name may belong to something other than a regular file.
+// findFiles is List with two additions: entries of any type for whose names accept returns true,
+// and links that may lead to whole folders.
 type fileFinder interface {
-	findFiles(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error)
+	findFiles(ctx context.Context, prefix string, accept func(name string) bool) ([]Entry, error)
 }
 
-// Files returns the entries below prefix whose names are accepted by is, sorted by name. If such an
-// entry is not a regular file (a link that is dangling or leaves the root, a FIFO, a folder), its
-// Entry.Err is the error of Open. A dataset therefore never omits files silently. links are the
-// links that may hide whole folders, each with its Err. Formats that list their files use this
-// function.
+// Files returns the entries below prefix for whose names accept returns true, sorted by name. An
+// entry that is not a regular file (a dangling link, a link that leaves the root, a FIFO, a folder)
+// has the error of Open in its Err. A dataset therefore never omits it silently. links holds the
+// other links that may lead to whole folders of files, each with its Err. Formats that list their
+// files use this function.
 func Files(
 	ctx context.Context,
 	s Store,
 	prefix string,
-	is func(name string) bool,
+	accept func(name string) bool,
 ) (files, links []Entry, err error) {
 	var list []Entry
 	if f, ok := s.(fileFinder); ok {
-		list, err = f.findFiles(ctx, prefix, is)
+		list, err = f.findFiles(ctx, prefix, accept)
 	} else {
 		list, err = s.List(ctx, prefix)
 	}
 	for _, e := range list {
 		switch {
 		case strings.HasPrefix(e.Name, "_staging/"):
-			// files of shards that are being written (package shard)
-		case is(e.Name):
+			// package shard is still writing these files
+		case accept(e.Name):
 			files = append(files, e)
 		case e.Err != nil:
 			links = append(links, e)

@@ -37,8 +37,8 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 // maxFolders limits the entries that are read from one folder.
 const maxFolders = 1 << 16
 
-// isFolder reports whether the result of a Stat is a folder. It returns true if err is another error
-// than that there is none.
+// isFolder reports whether the result of a Stat may be that of a folder. It returns false for a
+// missing name. It returns true for any other error, which the caller then reports.
 func isFolder(info fs.FileInfo, err error) bool {
 	if err == nil {
 		return info.IsDir()

@@ -56,6 +56,7 @@ type HTTPOptions struct {
 	Versions func(ctx context.Context, dir string) ([]Entry, error)
 }
 
+// withDefaults returns o with the default of each option that is not set.
 func (o HTTPOptions) withDefaults() HTTPOptions {
 	setDefault(&o.Stall, 20*time.Second)
 	setDefault(&o.Timeout, 2*time.Minute)

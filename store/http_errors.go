@@ -77,8 +77,7 @@ func (h *HTTP) statusError(resp *http.Response) error {
 		e.Class = robocache.ErrMisuse
 		e.Err = fs.ErrPermission
 		e.Msg = "the server denies access"
-		e.Hint = "the token or signature is missing, wrong " +
-			"or expired"
+		e.Hint = "the token or signature is missing, wrong or expired"
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
 		}
@@ -118,14 +117,13 @@ func (h *HTTP) statusError(resp *http.Response) error {
 	return h.withResponse(resp, e)
 }
 
-// Expired makes e temporary if the server accepted the credentials earlier: the operation may
-// succeed with new credentials.
+// Expired turns e into an error of expired credentials if the server accepted the credentials
+// earlier. Its class becomes temporary, because the operation may succeed with new credentials.
 func (h *HTTP) Expired(e *robocache.Error) {
 	if h.accepted.Load() {
 		e.Class = robocache.ErrTemporary
-		e.Msg = "the server no longer accepts the " +
-			"credentials"
-		e.Hint = "they have expired: renew the credentials, and run it again"
+		e.Msg = "the server no longer accepts the credentials"
+		e.Hint = "Renew the credentials, which have expired, and run it again."
 	}
 }
 

@@ -30,6 +30,7 @@ func (p pin) withSize(size int64) pin {
 	return p
 }
 
+// isModifiedLongAgo returns pin.isSettled for a response.
 func isModifiedLongAgo(h http.Header) bool {
 	at, err := http.ParseTime(h.Get("Last-Modified"))
 	now, nowErr := http.ParseTime(h.Get("Date"))
@@ -84,7 +85,8 @@ func (a *attempt) getRange(name string, off, end int64, want *pin) (*reply, erro
 	}
 	maybeEmpty := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0
 	if maybeEmpty && want == nil && resp.Header.Get(h.options.VersionHeader) == "" {
-		// An empty object has no first byte. Its version is sent only without a range.
+		// An empty object has no first byte, so every range fails. Request the object without a
+		// range, which also returns its version.
 		a.discardBody()
 		resp, err = a.sendRequest(http.MethodGet, h.fileURL(name), nil, nil)
 		if err != nil {
@@ -160,8 +162,8 @@ func (w *watchedBody) Read(p []byte) (int, error) {
 // discardBody reads a short rest of a response, so that the connection can be reused.
 func (a *attempt) discardBody() { io.CopyN(io.Discard, a.body, 4<<10) }
 
-// checkReply returns a response as a reply, or an error of its class. A *transient error may be
-// retried.
+// checkReply checks the status, the range and the version of a response, and returns it as a reply.
+// A *transient error may be retried. want is nil if no version is pinned yet.
 func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
 	got := pin{
 		size:      -1,
@@ -190,7 +192,7 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		if start != off || r.length > last-start+1 {
 			return nil, wrong(
 				robocache.ErrMalformed,
-				"the server sent another range than asked for: "+
+				"the server sent another range than requested: "+
 					quoteName(resp.Header.Get("Content-Range")),
 			)
 		}
@@ -199,7 +201,7 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		if got.size < 0 && len(resp.TransferEncoding) == 0 && resp.ProtoMajor < 2 {
 			return nil, wrong(
 				robocache.ErrUnsupported,
-				"an answer without a length: a cut one could not be told from a whole one",
+				"the answer has no length, so a truncated one would look complete",
 			)
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -216,7 +218,10 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		if want != nil {
 			return nil, changed("another one (status 412)")
 		}
-		return nil, wrong(robocache.ErrMalformed, "precondition failed, where none was set")
+		return nil, wrong(
+			robocache.ErrMalformed,
+			"the server reports a failed precondition, but none was sent",
+		)
 	default:
 		return nil, h.statusError(resp)
 	}
@@ -234,7 +239,9 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 	return r, nil
 }
 
-// responseVersion returns the version of a response, or of an earlier redirect to another host.
+// responseVersion returns the version of the object: the VersionHeader of the response or, after a
+// redirect, of the redirect that led to it. Without either it is the ETag of the response. See
+// HTTPOptions.VersionHeader.
 func (h *HTTP) responseVersion(resp *http.Response) string {
 	for r := resp; r != nil && h.options.VersionHeader != "ETag"; r = r.Request.Response {
 		if v := r.Header.Get(h.options.VersionHeader); v != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// transient is an error that another attempt may pass.
+// transient is an error after which another attempt may succeed.
 type transient struct {
 	err   error // a *robocache.Error, or a cause without secrets
 	after time.Duration
@@ -49,6 +49,7 @@ func (o *operation) extendDeadline(n int64) {
 	o.timer.Reset(time.Until(o.deadline))
 }
 
+// resetWatchdog restarts the stall time. It is called when bytes are received or sent.
 func (a *attempt) resetWatchdog() { a.watch.Reset(a.h.options.Stall) }
 
 // progressGrain is the number of bytes that an attempt must receive to count as progress. Without
@@ -168,6 +169,7 @@ func (h *HTTP) budgetError(ctx context.Context, op, name string, tries int, last
 // whole host.
 type gate struct{ until atomic.Int64 } // Unix time in nanoseconds; 0 means open
 
+// closeFor closes the gate for d from now, unless it is closed for longer already.
 func (g *gate) closeFor(d time.Duration) {
 	if d <= 0 {
 		return
@@ -181,6 +183,8 @@ func (g *gate) closeFor(d time.Duration) {
 	}
 }
 
+// waitUntilOpen blocks until the gate is open. It returns an error at once if the gate opens after
+// deadline.
 func (g *gate) waitUntilOpen(ctx context.Context, deadline time.Time) error {
 	t := g.until.Load()
 	if t == 0 {
@@ -204,6 +208,7 @@ func (g *gate) waitUntilOpen(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
+// sleepContext sleeps for d. It returns false if ctx ends first.
 func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

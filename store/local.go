@@ -63,9 +63,10 @@ func openLocal(dir string, follow bool) (_ *Local, err error) {
 // hubKinds are the prefixes of repository names in the hub cache.
 var hubKinds = []string{"datasets--", "models--", "spaces--"}
 
-// hubRepository splits …/datasets--o--n/snapshots/c/… after datasets--o--n. Other paths are
-// returned unchanged. A relative path, or one with links, may show this structure only after it is
-// made absolute or resolved.
+// hubRepository splits the path of a snapshot, …/datasets--owner--name/snapshots/commit/…, into the
+// folder of the repository (base) and the rest (prefix). For any other path, base is the path and
+// prefix is "". A relative path, or one with links, may have this form only after it is made
+// absolute or its links are resolved.
 func hubRepository(dir string) (base, prefix string) {
 	spellings := []string{dir}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -105,6 +106,8 @@ func (l *Local) statName(name string) (fs.FileInfo, error) {
 	return l.root.Stat(path.Join(".", l.rootPath(name)))
 }
 
+// openFile opens a file by its name. It follows links that leave the root only if followLinks is
+// set.
 func (l *Local) openFile(name string, flag int) (*os.File, error) {
 	if l.followLinks {
 		return os.OpenFile(l.systemPath(name), flag, 0)
@@ -112,6 +115,7 @@ func (l *Local) openFile(name string, flag int) (*os.File, error) {
 	return l.root.OpenFile(path.Join(".", l.rootPath(name)), flag, 0)
 }
 
+// systemPath returns the path of a name for calls that do not use the os.Root.
 func (l *Local) systemPath(name string) string {
 	return filepath.Join(l.base, filepath.FromSlash(l.rootPath(name)))
 }
@@ -251,13 +255,13 @@ func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
 func (l *Local) findFiles(
 	ctx context.Context,
 	prefix string,
-	is func(name string) bool,
+	accept func(name string) bool,
 ) (_ []Entry, err error) {
 	prefix, err = cleanPrefix(prefix)
 	if err := storeError("list", l.uri, "", err); err != nil {
 		return nil, err
 	}
-	w := fileWalk{l: l, wanted: is}
+	w := fileWalk{l: l, wanted: accept}
 	if err := w.walkFolder(ctx, prefix, nil, false); err != nil {
 		return nil, err
 	}
@@ -419,6 +423,7 @@ func localVersion(size, mtime int64) string {
 	return strconv.FormatInt(size, 10) + "-" + strconv.FormatInt(mtime, 10)
 }
 
+// modeName returns the type of a file as text.
 func modeName(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

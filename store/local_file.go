@@ -72,6 +72,8 @@ func (h *localFile) readError(err error) error {
 	return storeError("read", h.uri, h.name, err)
 }
 
+// checkUnchanged compares the size and mtime of the file with those at opening. It returns
+// ErrChanged if they differ.
 func (h *localFile) checkUnchanged() error {
 	info, err := h.file.Stat()
 	if err != nil {

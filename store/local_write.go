@@ -21,6 +21,7 @@ import (
 // omits them.
 const tempPrefix = ".robocache-tmp-"
 
+// makeFolder creates the folder of a writable store and its parents.
 func makeFolder(dir string) error {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return robocache.Malformed(
@@ -51,6 +52,7 @@ func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
 	return l.createFile(ctx, name, true)
 }
 
+// createFile is Create, or CreateNew if onlyNew is set.
 func (l *Local) createFile(ctx context.Context, name string, onlyNew bool) (_ Writer, err error) {
 	if name, err = cleanFor(ctx, l.uri, "create", name); err != nil {
 		return nil, err
@@ -101,12 +103,12 @@ type localWriter struct {
 	ctx        context.Context // context of Create; its end stops further writes
 	name       string
 	full, temp string
-	toSync     []string
-	onlyNew    bool
+	toSync     []string // folders that Commit syncs
+	onlyNew    bool     // Commit must not replace a file (CreateNew)
 
 	mu   sync.RWMutex // writers share it; Commit and Abort hold it exclusively
-	file tempFile     // nil when ended
-	err  error        // why it ended; nil after Commit
+	file tempFile     // nil after Commit, Abort or a failed write
+	err  error        // error of later calls; nil after Commit
 }
 
 func (w *localWriter) Write(p []byte) (int, error) {
@@ -117,6 +119,7 @@ func (w *localWriter) WriteAt(p []byte, off int64) (int, error) {
 	return w.writeWith(func(f tempFile) (int, error) { return f.WriteAt(p, off) })
 }
 
+// writeWith calls do with the temporary file. An error ends the writer.
 func (w *localWriter) writeWith(do func(tempFile) (int, error)) (int, error) {
 	w.mu.RLock()
 	f := w.file
@@ -132,12 +135,13 @@ func (w *localWriter) writeWith(do func(tempFile) (int, error)) (int, error) {
 	w.mu.RUnlock()
 	if err != nil {
 		// Remove the file now and not at Abort, because a full disk needs the space.
-		return n, w.giveUp("write", err)
+		return n, w.discardFile("write", err)
 	}
 	return n, nil
 }
 
-// endedError returns the error of a call after the end. Caller must hold mu.
+// endedError returns the error of a call after Commit, Abort or a failed write. Caller must hold
+// mu.
 func (w *localWriter) endedError(op string) error {
 	if w.err != nil {
 		return w.err
@@ -145,8 +149,8 @@ func (w *localWriter) endedError(op string) error {
 	return closedError(op, w.l.uri, w.name)
 }
 
-// giveUp removes the temporary file and keeps err for later calls.
-func (w *localWriter) giveUp(op string, err error) error {
+// discardFile removes the temporary file and keeps err for later calls.
+func (w *localWriter) discardFile(op string, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.file == nil {
@@ -161,7 +165,7 @@ func (w *localWriter) giveUp(op string, err error) error {
 
 // Abort discards the written bytes. After Commit it does nothing.
 func (w *localWriter) Abort() {
-	w.giveUp("abort", robocache.Misuse("", nil, "used after Abort"))
+	w.discardFile("abort", robocache.Misuse("", nil, "used after Abort"))
 }
 
 // Commit syncs the file, gives it its final name, and syncs the folders.
@@ -184,7 +188,7 @@ func (w *localWriter) Commit() error {
 		err = w.publishFile()
 	}
 	if err != nil {
-		return w.giveUp(op, err)
+		return w.discardFile(op, err)
 	}
 	w.mu.Lock()
 	err = f.Close()
@@ -222,6 +226,7 @@ func (w *localWriter) publishFile() error {
 	return err
 }
 
+// syncFolder makes the entries of a folder durable.
 func (l *Local) syncFolder(dir string) error {
 	d, err := l.root.Open(dir)
 	if err != nil {
@@ -230,7 +235,7 @@ func (l *Local) syncFolder(dir string) error {
 	defer d.Close()
 	err = d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return nil // the file system cannot sync folders, as some network file systems
+		return nil // some network file systems cannot sync folders
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (e
 
 // EachBlock calls yield with the bytes of a file, block by block.
 func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error) error {
-	buf := make([]byte, min(1<<20, f.Size())) // many files are small
+	buf := make([]byte, min(1<<20, f.Size())) // a small buffer suffices for a small file
 	for off := int64(0); off < f.Size(); {
 		b := buf[:min(int64(len(buf)), f.Size()-off)]
 		if err := f.ReadAt(ctx, b, off); err != nil {

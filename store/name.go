@@ -36,6 +36,7 @@ func cleanFor(ctx context.Context, uri, op, name string) (string, error) {
 	return name, nil
 }
 
+// badName returns why a name is invalid, or "" if it is valid.
 func badName(name string) string {
 	switch {
 	case name == "":

@@ -14,7 +14,7 @@ import (
 // local folder, but sends no network request.
 func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
 
-// OpenFor is Open with the options of a format's caller.
+// OpenFor is Open with the options that the caller gave to robocache.Open.
 func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
 	scheme, rest, err := splitScheme(uri)
 	if err != nil {
@@ -51,8 +51,8 @@ var (
 	schemes   = map[string]func(rest string) (Store, error){}
 )
 
-// Register adds a URI scheme. open receives the part after "scheme://". It replaces an earlier
-// scheme of the same name.
+// Register adds a URI scheme, or replaces the one of the same name. open receives the part after
+// "scheme://".
 func Register(scheme string, open func(rest string) (Store, error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
@@ -115,7 +115,8 @@ func Close(s Store) error {
 }
 
 // splitScheme splits a URI into its scheme, in lower case, and the rest. The scheme of a path is
-// "". A URI never starts a process: "pipe:" is a file's name.
+// "". Only "scheme://" and "file:/" begin a URI, so "pipe:cat x" is the name of a file and never a
+// command.
 func splitScheme(uri string) (scheme, rest string, err error) {
 	switch {
 	case uri == "":
@@ -153,7 +154,7 @@ func fileURIPath(rest string) (string, error) {
 		return "", robocache.Unsupported("open", robocache.Where{
 			"dataset": quoteName("file://" + rest),
 		}, "a file URI that names another host").
-			WithHint("file:///absolute/path has three slashes")
+			WithHint("Write three slashes: file:///absolute/path.")
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
@@ -166,20 +167,21 @@ func fileURIPath(rest string) (string, error) {
 	return p, nil
 }
 
-// Locate opens the store of a URI. If is accepts the last name of the URI, it opens the folder
-// above and returns the name as file. Otherwise file is "".
+// Locate opens the store of a dataset that may be a single file. If accept returns true for the
+// last name of the URI, it opens the folder above and returns the name as file. For all other URIs,
+// and for a local folder with such a name, it opens the URI itself and file is "".
 func Locate(
 	uri string,
 	opt robocache.OpenOptions,
-	is func(name string) bool,
+	accept func(name string) bool,
 ) (s Store, file string, err error) {
 	folder, name := Above(uri)
-	if !is(name) {
+	if !accept(name) {
 		s, err = OpenFor(uri, opt)
 		return s, "", err
 	}
 	if !strings.Contains(uri, "://") {
-		if s, err = OpenFor(uri, opt); err == nil { // a folder may have such a name too
+		if s, err = OpenFor(uri, opt); err == nil { // it is a folder
 			return s, "", nil
 		}
 	}

@@ -34,6 +34,7 @@ func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
 	)
 }
 
+// putWith writes b to a file that create begins.
 func putWith(
 	ctx context.Context,
 	create func(context.Context, string) (Writer, error),

@@ -31,7 +31,7 @@ type spoolWriter struct {
 	upload    func(ctx context.Context, body *io.SectionReader) error
 
 	mu    sync.RWMutex // writers share it; Commit and Abort hold it exclusively
-	f     *os.File     // nil when ended
+	f     *os.File     // nil after Commit or Abort
 	ended error        // error of later calls
 }
 
@@ -43,6 +43,7 @@ func (w *spoolWriter) WriteAt(p []byte, off int64) (int, error) {
 	return w.writeSpooled(func(f *os.File) (int, error) { return f.WriteAt(p, off) })
 }
 
+// writeSpooled calls do with the temporary file, or returns the error of an ended writer.
 func (w *spoolWriter) writeSpooled(do func(*os.File) (int, error)) (n int, err error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

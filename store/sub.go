@@ -78,19 +78,19 @@ func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
 	return b.findFiles(ctx, prefix, nil)
 }
 
-// findFiles lists the files below prefix in the parent store. The names in the result, and those
-// passed to is, are relative to dir.
+// findFiles implements fileFinder. The names in the result, and those passed to accept, are
+// relative to dir.
 func (b *sub) findFiles(
 	ctx context.Context,
 	prefix string,
-	is func(name string) bool,
+	accept func(name string) bool,
 ) (list []Entry, err error) {
 	if prefix, err = cleanPrefix(prefix); err != nil {
 		return nil, storeError("list", b.URI(), "", err)
 	}
 	full := path.Join(b.dir, prefix)
-	if f, ok := b.parent.(fileFinder); ok && is != nil {
-		isFull := func(name string) bool { return is(b.relativeName(name)) }
+	if f, ok := b.parent.(fileFinder); ok && accept != nil {
+		isFull := func(name string) bool { return accept(b.relativeName(name)) }
 		list, err = f.findFiles(ctx, full, isFull)
 	} else {
 		list, err = b.parent.List(ctx, full)

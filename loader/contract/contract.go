@@ -2,7 +2,7 @@
 // can be given the same ones (package live).
 //
 // A contract holds everything that turns messages into an observation, and nothing about files. It
-// is JSON with deterministic bytes, and it is saved beside the checkpoint. Loader.Contract makes it.
+// is JSON with deterministic bytes, and it is saved with the checkpoint. Loader.Contract makes it.
 package contract
 
 import (
@@ -57,8 +57,7 @@ type Output struct {
 	Unit  string          `json:"unit,omitempty"` // before normalization
 }
 
-// Seal sets the versions and the hash of the statistics, and removes from the streams what says
-// nothing about their values.
+// Seal sets the versions and the hash of the statistics.
 func (c *Contract) Seal() error {
 	c.Version, c.Numerics = Version, NumericsVersion
 	c.Statistics = ""
@@ -200,8 +199,8 @@ func (c *Contract) Stream(key string) *Stream {
 	return &c.Streams[i]
 }
 
-// Check returns what prevents a dataset from giving these observations: an empty list if nothing
-// does. Streams are compared by key, kind, dtype, shape, names of channels and unit.
+// Check lists the reasons why a dataset cannot give these observations. The list is empty if it
+// can. Streams are compared by key, kind, dtype, shape, names of channels and unit.
 func (c *Contract) Check(ds robocache.Dataset) (problems []robocache.Finding) {
 	info := ds.Info()
 	report := func(key, format string, args ...any) {

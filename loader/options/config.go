@@ -25,16 +25,16 @@ type Allocator = buffers.Allocator
 type Uneven string
 
 const (
-	Wrap  Uneven = "wrap"  // it is filled with the epoch's first samples; default
-	Short Uneven = "short" // its batches are short
+	Wrap  Uneven = "wrap"  // the step is filled with the epoch's first samples; default
+	Short Uneven = "short" // the step has short batches
 )
 
 // OnBad selects the effect of an episode that cannot be read.
 type OnBad string
 
 const (
-	Fail OnBad = "error" // it ends the epoch with an error; default
-	Skip OnBad = "skip"  // it is skipped and counted (loader.L13)
+	Fail OnBad = "error" // the epoch ends with an error; default
+	Skip OnBad = "skip"  // the episode is omitted and counted (loader.L13)
 )
 
 // Compat selects whose dtypes and shapes batches have.
@@ -48,8 +48,8 @@ const LeRobot Compat = "lerobot"
 type DType string
 
 const (
-	DTypeKeep    DType = "keep"    // they stay as stored; default
-	DTypeFloat32 DType = "float32" // they are delivered as float32; default of the Python Loader
+	DTypeKeep    DType = "keep"    // values stay as stored; default
+	DTypeFloat32 DType = "float32" // values become float32; default of the Python Loader
 )
 
 // ImageDType selects the type of color frames.
@@ -100,8 +100,8 @@ const (
 	DecodeGPU Decode = "gpu"
 )
 
-// Config configures a Loader or a Map. Its groups are those of the Python client. Its JSON is one
-// flat object. Every field may be omitted.
+// Config configures a Loader or a Map. Options are in the same groups as those of the Python
+// client. The JSON is one flat object of all options. Every field may be omitted.
 type Config struct {
 	Order
 	Windows
@@ -302,7 +302,7 @@ func ParseConfig(text []byte) (Config, error) {
 				WithHint("%s", robocache.Nearest(k, known))
 		}
 	}
-	text, err := plainTolerances(text, raw)
+	text, err := tolerancesInSeconds(text, raw)
 	if err != nil {
 		return c, err
 	}

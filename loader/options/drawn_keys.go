@@ -16,7 +16,7 @@ type DrawnKey struct {
 }
 
 // Choices is a JSON object {key: [stream, …]}: keys of the batch that hold one of several streams.
-// Its order is kept.
+// The order of the keys is kept.
 type Choices []DrawnKey
 
 // UnmarshalJSON reads {key: [stream, …], …}.
@@ -34,8 +34,8 @@ func (c Choices) MarshalJSON() ([]byte, error) {
 	return writeKeys(c, func(x *DrawnKey) (string, any) { return x.Key, x.Streams })
 }
 
-// Goals is a JSON object {key: stream}: keys of the batch that hold a later row of a stream. Its
-// order is kept.
+// Goals is a JSON object {key: stream}: keys of the batch that hold a later row of a stream. The
+// order of the keys is kept.
 type Goals []DrawnKey
 
 // UnmarshalJSON reads {key: stream, …}.
@@ -70,7 +70,7 @@ func (w *Windows) DrawnKey(key string) *DrawnKey {
 	return nil
 }
 
-// IsChoice reports whether a stream is one of those that a key of Choose takes.
+// IsChoice reports whether a key of Choose selects from a stream.
 func (w *Windows) IsChoice(stream string) bool {
 	return slices.ContainsFunc(w.Choose, func(x DrawnKey) bool {
 		return slices.Contains(x.Streams, stream)

@@ -25,7 +25,8 @@ const (
 	ChannelsLast  Layout = "hwc"
 )
 
-// checkResize rejects unknown values of image_resize and image_layout.
+// checkResize rejects unknown values of image_resize and image_layout. It sets the names of the
+// defaults to "".
 func (c *Config) checkResize() error {
 	if c.ImageLayout == "chw" {
 		c.ImageLayout = ChannelsFirst

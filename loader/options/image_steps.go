@@ -117,8 +117,8 @@ func checkFilter(option string, f resize.Filter) error {
 	return Misuse(option, fmt.Sprint(resize.Filters), string(f))
 }
 
-// checkSteps rejects invalid filters and steps. Random steps follow the others, in the order crop,
-// scale, rotation, colors.
+// checkSteps rejects invalid filters and steps. Random steps must follow all other steps, in the
+// order crop, scaling of the crop, rotation, colors.
 func (i *Images) checkSteps() error {
 	if err := checkFilter("image_filter", i.ImageFilter); err != nil || len(i.Transform) == 0 {
 		return err
@@ -127,30 +127,30 @@ func (i *Images) checkSteps() error {
 		return Misuse("image_transform", "in place of "+robocache.Option("image_size")+
 			" and "+robocache.Option("image_resize"), "both")
 	}
-	last := 0
+	lastStage := 0
 	for k := range i.Transform {
 		s := &i.Transform[k]
 		if err := s.checkStep(); err != nil {
 			return err
 		}
-		place := 0
+		stage := 0 // position in the order of random steps; 0: not random
 		switch {
 		case s.RandomCrop != nil:
-			place = 1
-		case s.isScale() && s.Fit == Stretch && last == 1:
-			place = 2
+			stage = 1
+		case s.isScale() && s.Fit == Stretch && lastStage == 1:
+			stage = 2
 		case s.Rotation != nil:
-			place = 3
+			stage = 3
 		case s.Jitter != nil:
-			place = 4
+			stage = 4
 		}
-		if place <= last && last > 0 {
+		if stage <= lastStage && lastStage > 0 {
 			e := robocache.Unsupported("loader", nil, "image_transform: step %d after a random one",
 				k)
 			return e.WithHint("Order the steps: those that are not random; random_crop; a resize " +
 				"or smallest_side of the crop; rotation; color_jitter.")
 		}
-		last = place
+		lastStage = stage
 	}
 	return nil
 }

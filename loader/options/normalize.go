@@ -19,7 +19,8 @@ type Normalize struct {
 	Keys map[string]Norm
 }
 
-// Norm states how one key is normalized. Without vectors, the dataset's statistics apply.
+// Norm states how one key is normalized. Without vectors (Mean and Std, or Low and High), the
+// dataset's statistics apply.
 type Norm struct {
 	// "mean_std" | "min_max" | "quantiles" (q01, q99) | "quantile10" (q10, q90)
 	Mode string    `json:"mode"`

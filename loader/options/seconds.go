@@ -64,8 +64,9 @@ func writeSeconds(offsets []float64) []any {
 	return out
 }
 
-// plainTolerances returns text with its tolerances as numbers of seconds. raw is the parsed text.
-func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
+// tolerancesInSeconds returns the JSON of a Config in which tolerances are numbers of seconds. text
+// may hold them with units. raw holds the members of text and is changed.
+func tolerancesInSeconds(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
 	found := false
 	for _, name := range []string{"tolerance_s", "offset_tolerance_s"} {
 		token := raw[name]

@@ -89,17 +89,20 @@ type Window struct {
 	// rule. Without a configured mode nothing is interpolated: frames and point clouds are the
 	// nearest sample, all other values the previous one.
 	Offsets []float64
-	// Span [from, to] in seconds selects all samples of the stream with timestamps from t+from to
-	// t+to, both ends included. The batch holds them one after the other. `<key>_lengths` holds
-	// their number per sample and `<key>_times` their times: int64 ns after t.
+	// Span [from, to] in seconds selects all samples of the stream whose timestamps are from t+from
+	// to t+to, both included. t is the time of the batch's sample. The batch holds the values one
+	// after the other. `<key>_lengths` holds their number for each sample of the batch, and
+	// `<key>_times` their times in ns after t (int64).
 	//
 	// Frames and rows of varying length (point clouds) have a fixed number of slots instead: as
-	// many as the fullest such span of the dataset needs, filled from the first. `<key>_is_pad` and
-	// `<key>_times` have one value per slot. `<key>_lengths` holds the number of a sample's frames,
-	// or of the entries in each slot.
+	// many as the fullest such span of the dataset needs. Slots are filled from the first.
+	// `<key>_is_pad` and `<key>_times` have one value per slot. For frames, `<key>_lengths` holds
+	// the number of filled slots. For rows of varying length, it holds the number of entries in
+	// each slot.
 	Span *[2]float64
-	// Count selects Count times of a span, evenly from its first to its last, by the stream's align
-	// rule (linear for floats), with `<key>_is_pad`. 0 selects all samples.
+	// Count selects this many times of a span instead of all its samples, evenly spaced with both
+	// ends included. The values follow the stream's align rule, which is linear for floats, and
+	// have `<key>_is_pad`. 0 selects all samples.
 	Count int
 }
 

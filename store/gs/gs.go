@@ -37,7 +37,7 @@ func init() {
 	)
 }
 
-// Store is a bucket below a prefix. Safe for concurrent use.
+// Store is the part of a bucket below a prefix. Safe for concurrent use.
 type Store struct {
 	*store.HTTP
 	endpoint, bucket string
@@ -89,6 +89,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	return s, nil
 }
 
+// signRequest adds a token of the credentials to a request. Without credentials it changes nothing.
 func (s *Store) signRequest(r *http.Request) error {
 	if s.tokens == nil {
 		return nil
@@ -98,18 +99,21 @@ func (s *Store) signRequest(r *http.Request) error {
 		return nil
 	}
 	t, err := source.Token()
-	if err != nil { // the text of err quotes the response of the token server
+	if err != nil {
+		// err is left out, because its text quotes the response of the token server.
 		class := robocache.ErrMisuse
 		if mayRecover(err) {
 			class = robocache.ErrTemporary
 		}
 		return robocache.NewError(class, "open", nil, "Google's credentials give no token").
-			WithHint("gcloud auth application-default login")
+			WithHint("Run: gcloud auth application-default login")
 	}
 	t.SetAuthHeader(r)
 	return nil
 }
 
+// explainError adds a hint to an error of the credentials. It returns false, because a retry would
+// fail too.
 func explainError(r *http.Response, _ []byte, e *robocache.Error) bool {
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
 		e.Hint = "the credentials are missing or do not allow this: gcloud auth " +
@@ -118,7 +122,8 @@ func explainError(r *http.Response, _ []byte, e *robocache.Error) bool {
 	return false
 }
 
-// callAPI sends a request of the JSON API.
+// callAPI sends a request of the JSON API. A failed precondition is returned as an answer and not
+// as an error. whole is store.Request.Whole.
 func (s *Store) callAPI(
 	ctx context.Context,
 	op, name, method, path string,
@@ -221,6 +226,7 @@ func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error
 	return s.createObject(ctx, name, url.Values{"ifGenerationMatch": {"0"}})
 }
 
+// createObject begins an object, which Commit uploads. q holds the conditions of the upload.
 func (s *Store) createObject(
 	ctx context.Context,
 	name string,
@@ -328,8 +334,9 @@ func (s *Store) uploadObject(
 	return a, nil
 }
 
-// sessionURL returns the URL of the upload that an answer begins. It has our host, so that the secret
-// of the session goes nowhere else.
+// sessionURL returns the URL to which the pieces of a resumable upload are sent. a is the answer
+// that began the upload. The path and the query of its Location contain a secret, so the URL always
+// has the host of s.endpoint.
 func (s *Store) sessionURL(a *store.Answer) (*url.URL, error) {
 	u, err := url.Parse(s.endpoint)
 	if err != nil {

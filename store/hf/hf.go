@@ -123,7 +123,7 @@ func (s *repository) Keep(c store.BlockCache, block int64) (end func()) {
 	return func() {}
 }
 
-// Close closes idle connections.
+// Close closes the folder of the cache and the idle connections.
 func (s *repository) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,6 +140,8 @@ func (s *repository) Close() error {
 // commits maps resolved revisions to commits, so that one process sees one version.
 var commits sync.Map
 
+// hubPath returns the path that the environment variable name holds. By default it is the file or
+// folder below in HF_HOME.
 func hubPath(name, below string) string {
 	dir := os.Getenv("HF_HOME")
 	if dir == "" {
@@ -152,6 +154,7 @@ func hubPath(name, below string) string {
 	return cmp.Or(os.Getenv(name), filepath.Join(dir, below))
 }
 
+// readToken returns the token of the Hub, or "" if there is none.
 func readToken() string {
 	if t := os.Getenv("HF_TOKEN"); t != "" {
 		return strings.TrimSpace(t)
@@ -160,13 +163,15 @@ func readToken() string {
 	return strings.TrimSpace(string(b))
 }
 
+// envIsTrue reports whether an environment variable is set to true, as huggingface_hub reads it.
 func envIsTrue(name string) bool {
 	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(os.Getenv(name)))
 }
 
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// openSnapshot resolves the revision once and opens the files at its commit.
+// openSnapshot returns the snapshot that all reads use. Its first call resolves the revision to a
+// commit, and opens the files of that commit in the cache and on the Hub.
 func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error) {
 	if err := ctx.Err(); err != nil {
 		return at, err
@@ -180,7 +185,7 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	opt := s.options
 	opt.URI = s.uri
 	opt.VersionHeader = "X-Linked-Etag"
-	opt.MatchHeader = "-"
+	opt.MatchHeader = "-" // files of a commit never change
 	// The Hub throttles or rejects (429) more connections.
 	opt.Conns = cmp.Or(opt.Conns, 32)
 	if t := readToken(); t != "" {
@@ -203,9 +208,9 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 	if offline && at.cached == nil {
 		return nil, robocache.NotFound("open", robocache.Where{
 			"dataset": s.uri,
-		}, "huggingface_hub's cache holds nothing of it, and the Hub is not asked "+
-			"(HF_HUB_OFFLINE, or it cannot be reached)").
-			WithHint("hf download %s --repo-type dataset", s.path)
+		}, "huggingface_hub's cache does not hold the dataset, and the Hub is not used "+
+			"(HF_HUB_OFFLINE is set, or the Hub cannot be reached)").
+			WithHint("Run: hf download %s --repo-type dataset", s.path)
 	}
 	if !offline {
 		if at.hub, err = store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt); err != nil {
@@ -269,9 +274,9 @@ func (s *repository) resolveCommit(ctx context.Context, opt store.HTTPOptions) (
 	if err != nil {
 		return "", err
 	}
-	var said struct{ SHA string }
-	_ = json.Unmarshal(a.Body, &said)
-	if commit := cmp.Or(a.Header.Get("X-Repo-Commit"), said.SHA); commitForm.MatchString(commit) {
+	var parsed struct{ SHA string }
+	_ = json.Unmarshal(a.Body, &parsed)
+	if commit := cmp.Or(a.Header.Get("X-Repo-Commit"), parsed.SHA); commitForm.MatchString(commit) {
 		return commit, nil
 	}
 	return "", robocache.Malformed(

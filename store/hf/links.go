@@ -19,6 +19,7 @@ type links struct {
 	known     sync.Map // URL → link
 }
 
+// link is the response of a redirect, which is reused until it is too old.
 type link struct {
 	header http.Header
 	until  time.Time
@@ -30,8 +31,9 @@ const linkLifetime = 5 * time.Minute
 // rememberedHeader marks a redirect that was reused.
 const rememberedHeader = "X-Robocache-Remembered"
 
-func (l *links) wrapTransport(below http.RoundTripper) http.RoundTripper {
-	l.transport = below
+// wrapTransport returns l as a transport that sends its requests by next.
+func (l *links) wrapTransport(next http.RoundTripper) http.RoundTripper {
+	l.transport = next
 	return l
 }
 

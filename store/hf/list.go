@@ -60,20 +60,20 @@ func (l *listing) addPage(page []listedFile) {
 	}
 }
 
-// nextPage returns the URL of the page after u, or nil.
+// nextPage returns the URL of the page after u, or nil if u is the last page.
 func (s *repository) nextPage(u *url.URL, a *store.Answer) (*url.URL, error) {
 	m := nextLink.FindStringSubmatch(a.Header.Get("Link"))
 	if m == nil {
 		return nil, nil
 	}
 	next, err := u.Parse(m[1])
-	// The token would be sent to the other host.
+	// Another host must not receive the token, and the same page would repeat forever.
 	isOurs := err == nil && next.Host == u.Host && next.Scheme == u.Scheme
 	if !isOurs || next.String() == u.String() {
 		return nil, robocache.Malformed(
 			"list",
 			robocache.Where{"dataset": s.uri},
-			"the Hub's list continues on another host",
+			"the Hub's listing names a wrong next page: one of another host, or the same page",
 		)
 	}
 	return next, nil

@@ -195,9 +195,11 @@ func (b *countedBody) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 type pace struct {
 	rate int64
 	mu   sync.Mutex
-	free time.Time // time at which the line is free
+	free time.Time // end of the time that is reserved
 }
 
+// waitForTurn reserves the time of n bytes and blocks until it has passed. It returns false if ctx
+// ends first.
 func (p *pace) waitForTurn(ctx context.Context, n int) bool {
 	p.mu.Lock()
 	now := time.Now()
@@ -210,6 +212,7 @@ func (p *pace) waitForTurn(ctx context.Context, n int) bool {
 	return sleepFor(ctx, wait)
 }
 
+// sleepFor sleeps for d. It returns false if ctx ends first.
 func sleepFor(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -43,7 +43,7 @@ func init() {
 	)
 }
 
-// Store is a bucket below a prefix. Safe for concurrent use.
+// Store is the part of a bucket below a prefix. Safe for concurrent use.
 type Store struct {
 	*store.HTTP
 	bucket    *url.URL // contains no secret
@@ -54,7 +54,7 @@ type Store struct {
 	creds     *credentials.Credentials // nil: requests are not signed
 	client    *http.Client             // requests credentials
 	refreshed sync.Map                 // rejected credentials that were already renewed
-	// there were credentials, or the environment names a service that provides them
+	// credentials were found before, or the environment names a service that provides them
 	expected atomic.Bool
 	unsigned atomic.Bool // there are no credentials
 }
@@ -141,7 +141,8 @@ const emptySHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b8
 
 // signRequest signs a request for the current region.
 func (s *Store) signRequest(r *http.Request) error {
-	// The signature covers this form. Some servers decode "+" as a space.
+	// The signature covers the escaped path. Escape "+" too, because some servers decode it as a
+	// space.
 	r.URL.RawPath = s3utils.EncodePath(r.URL.Path)
 	region := *s.region.Load()
 	if s.aws {
@@ -160,7 +161,7 @@ func (s *Store) signRequest(r *http.Request) error {
 			return robocache.Temporary(
 				"open",
 				nil,
-				"no credentials could be had of the service that gives them",
+				"the service that provides credentials gave none",
 			).
 				WithHint("check the role, its token and the service's address")
 		}
@@ -180,21 +181,21 @@ func (s *Store) signRequest(r *http.Request) error {
 // explainError adds the error code of a response to e. It reports whether a retry may succeed,
 // after it corrected the region or renewed the credentials.
 func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) (again bool) {
-	var said struct{ Code, Region string }
-	_ = xml.Unmarshal(body, &said) // the page of a proxy has no code
-	if said.Code != "" && len(said.Code) < 64 {
-		e.Got = said.Code
+	var parsed struct{ Code, Region string }
+	_ = xml.Unmarshal(body, &parsed) // the error page of a proxy is no XML and has no code
+	if parsed.Code != "" && len(parsed.Code) < 64 {
+		e.Got = parsed.Code
 		e.Want = "the request to be accepted"
 	}
 	region := *s.region.Load()
-	named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region)
+	named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), parsed.Region)
 	isOther := named != region && isPlainRegion(named)
-	isRedirect := r.StatusCode < 404 || said.Code == "PermanentRedirect"
+	isRedirect := r.StatusCode < 404 || parsed.Code == "PermanentRedirect"
 	if named != "" && isOther && isRedirect {
 		s.region.Store(&named)
 		return true
 	}
-	switch said.Code {
+	switch parsed.Code {
 	case "RequestTimeout",
 		"SlowDown",
 		"InternalError",
@@ -209,7 +210,7 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 	}
 	denied := []int{http.StatusUnauthorized, http.StatusForbidden}
 	expired := []string{"ExpiredToken", "InvalidToken"}
-	if !slices.Contains(denied, r.StatusCode) && !slices.Contains(expired, said.Code) {
+	if !slices.Contains(denied, r.StatusCode) && !slices.Contains(expired, parsed.Code) {
 		return false
 	}
 	e.Class = robocache.ErrMisuse
@@ -219,12 +220,13 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 			"or AWS_PROFILE"
 		return false
 	}
-	switch said.Code {
+	switch parsed.Code {
 	case "ExpiredToken":
 		e.Class = robocache.ErrTemporary
 		fallthrough
 	case "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired":
-		// The keys of a session become unknown some time after it ends.
+		// A server forgets temporary keys some time after they expire, and then reports unknown
+		// keys.
 		s.Expired(e)
 	}
 	return s.renewCredentials()
@@ -253,7 +255,7 @@ func isPlainRegion(s string) bool {
 	return len(s) < 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// page holds the used fields of a ListObjectsV2 response.
+// page holds the fields of a ListObjectsV2 response that listPages uses.
 type page struct {
 	XMLName     xml.Name `xml:"ListBucketResult"`
 	IsTruncated bool

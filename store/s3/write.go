@@ -44,6 +44,7 @@ func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error
 	return s.createObject(ctx, name, http.Header{"If-None-Match": {"*"}})
 }
 
+// createObject begins an object, which Commit uploads in one request or in parts.
 func (s *Store) createObject(
 	ctx context.Context,
 	name string,
@@ -87,6 +88,7 @@ func bodyHashHeader(body *io.SectionReader) (http.Header, error) {
 	return http.Header{"X-Amz-Content-Sha256": {hex.EncodeToString(h.Sum(nil))}}, nil
 }
 
+// mergeHeaders adds the headers of b to a and returns a.
 func mergeHeaders(a, b http.Header) http.Header {
 	for k, v := range b {
 		a[k] = v
@@ -105,6 +107,7 @@ type upload struct {
 	copies int64 // see store.Request.Copies
 }
 
+// sendUpload sends a request for the object of the upload. expect lists accepted error statuses.
 func (up *upload) sendUpload(
 	method string,
 	query url.Values,

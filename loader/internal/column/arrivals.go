@@ -8,10 +8,12 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// drawAge is the kernel.Augment.Op of the draws of ages. The DrawID of the clock is added to it.
+// drawAge is the kernel.Augment.Op of drawn ages (align.AgeDraw). The DrawID of the clock is added
+// to it.
 const drawAge = 1 << 16
 
-// arrivalsOf returns when the samples of a causal column arrived in an episode.
+// arrivalsOf returns the arrival times of a causal column's rows in an episode. These are its
+// timestamps if the dataset records no arrivals, or if ages are drawn.
 func (w *Reader) arrivalsOf(
 	src *DataSource, c *Column, episode int, timestamps []int64,
 ) (align.Arrivals, error) {
@@ -22,10 +24,11 @@ func (w *Reader) arrivalsOf(
 	return src.Arrivals.OfStream(w.Ctx(), episode, c.Time.Clock)
 }
 
-// arrivalLimit returns the time at or before which the samples of sample i must have arrived, on the
-// clock of the column's timestamps. t is the time of the sample. If ages are drawn, limit is the
-// time of the newest usable sample. reach is the smallest offset from t of a row of a window: that of
-// the first tick, or any if rows use what had arrived at the sample's tick.
+// arrivalLimit returns the time until which a row of the stream must have arrived to be used by
+// sample i (limit). It is on the clock of the column's timestamps. t is the time of the sample. If
+// ages are drawn, limit is the time of the newest usable row. reach is the smallest usable offset
+// of a window from t: that of the first tick, or no bound if windows use what had arrived at the
+// sample's tick.
 func (w *Reader) arrivalLimit(
 	p *Part, c *Column, i int, t int64,
 ) (limit, reach int64, err error) {
@@ -67,8 +70,8 @@ func (w *Reader) drawnAge(p *Part, c *Column, i int) (int64, error) {
 	return arrivals[k] - timestamps[k] - c.Time.Offset, nil
 }
 
-// lastArrived returns the end of the rows from … to-1 of a span that had arrived at limit. Such a
-// row behind one that had not arrived is an error, because a span has no holes.
+// lastArrived returns the end of the rows from … to-1 of a span that had arrived at limit. It is an
+// error if a row had arrived before an earlier one, because a span has no holes.
 func (w *Reader) lastArrived(
 	p *Part, c *Column, episode, from, to int, limit int64, timestamps []int64,
 ) (int, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// KeyNumber returns a number that separates the random draws of different keys: FNV-1a of the
-// dataset's own key. It is never 0, which is the number of flips.
+// KeyNumber returns a number that separates the random draws of different keys: the FNV-1a hash of
+// the dataset's own key. It is never 0, which is the number of the draws of flips.
 func KeyNumber(key string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(key))
@@ -96,8 +96,8 @@ func (p *Part) drawAugment(c *ImageColumn, k int) kernel.ImageDraw {
 	return a.Draw(sampleNumber(p.anchors[k/c.Steps]), c.Height, c.Width, k%c.Steps)
 }
 
-// putFrame stores rendered pixels as the k-th frame of a column. It augments them unless a device
-// does that later.
+// putFrame writes rendered pixels to the k-th frame of a column. It augments them, unless a device
+// augments the raw batch later.
 func (p *Part) putFrame(c *ImageColumn, k int, pixels []byte) {
 	dst := p.frameData(c.Column, k)
 	switch {
@@ -105,7 +105,7 @@ func (p *Part) putFrame(c *ImageColumn, k int, pixels []byte) {
 		d := p.drawAugment(c, k)
 		sizes := [4]int{c.Height, c.Width, c.Augment.OutHeight, c.Augment.OutWidth}
 		c.Augment.Form.AugmentImage(dst, pixels, &d, sizes)
-	case len(dst) == 0 || &dst[0] == &pixels[0]:
+	case len(dst) == 0 || &dst[0] == &pixels[0]: // already rendered into the batch
 	case c.FrameDevice == nil:
 		video.CopyPixels(dst, pixels)
 	default:

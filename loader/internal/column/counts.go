@@ -12,6 +12,7 @@ var (
 	countFrame   = countOf("frame_index")
 )
 
+// countOf returns the generated key that fillCounts fills.
 func countOf(key string) GeneratedKind {
 	return GeneratedKind{
 		Key:   key,

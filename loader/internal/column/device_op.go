@@ -34,8 +34,9 @@ var Planned = [4]struct {
 	{"weight", robocache.Float64},
 }
 
-// RawTensor returns the raw tensor that replaces the tensor of the field. The field itself
-// describes the finished values.
+// RawTensor returns the tensor that replaces the field's tensor in a raw batch. With draws, frames
+// have their size before augmentation. With pairs, each row becomes two stored rows. The field
+// itself describes the finished values.
 func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 	t := c.Source.Tensors[c.Entry]
 	t.Shape = slices.Clone(t.Shape)
@@ -77,7 +78,8 @@ func (c *Column) Normalization() *Affine {
 	return c.Norm
 }
 
-// writePlanRow writes row at of the plan.
+// writePlanRow writes the plan of a row to the extra tensors. at is the index of the row in the
+// batch.
 func (op *DeviceOp) writePlanRow(
 	p *Part,
 	at int,
@@ -91,10 +93,11 @@ func (op *DeviceOp) writePlanRow(
 	AsSlice[float64](p.TensorData(op.FirstExtra + 3))[at] = weight
 }
 
-// writeDraw writes the draw of frame at.
+// writeDraw writes the augmentation draw of a frame to the extra tensor. at is the index of the
+// frame in the batch.
 func (op *DeviceOp) writeDraw(p *Part, at int, d kernel.ImageDraw) {
-	at *= 4 * kernel.ImageDrawWords
-	d.Append(p.TensorData(op.FirstExtra)[at:at])
+	offset := 4 * kernel.ImageDrawWords * at
+	d.Append(p.TensorData(op.FirstExtra)[offset:offset])
 }
 
 // beginPart writes the draws or the plan of a part's frames. All frames count as present until
@@ -145,7 +148,8 @@ func (p *Part) writePairs(c *Column, plan *kernel.Plan, src []byte) {
 	}
 }
 
-// Epilogue returns the operations on the values of a raw column.
+// Epilogue returns the operations that finish the values of a raw column: scaling of pixels and
+// normalization.
 func (op *DeviceOp) Epilogue(c *Column) kernel.Epilogue {
 	plane := 0
 	if op.IsUnitRange {

@@ -35,6 +35,7 @@ func (c *ImageColumn) ShareFrames(other *ImageColumn) {
 	}
 }
 
+// newFrameStream returns a new FrameStream of a column that shares no frames.
 func (c *ImageColumn) newFrameStream() *frames.Stream {
 	s := &frames.Stream{
 		ID:        int32(c.Source.Index<<16 | c.Number),
@@ -98,13 +99,13 @@ func (c *ImageColumn) timeCheck() func(
 // hostRenderer renders the pixels of a column on the host, before augmentation.
 type hostRenderer struct{ column *ImageColumn }
 
-// Render renders a decoded frame.
+// Render writes the pixels of a decoded frame to dst.
 func (r hostRenderer) Render(f video.Frame, dst []byte) error {
 	w, h := f.Size()
 	return r.convertScaled(w, h, dst, f.Convert)
 }
 
-// RenderPlanes renders stored planes.
+// RenderPlanes writes the pixels of stored planes to dst.
 func (r hostRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	shape := info.Shape()
 	convert := func(spec *video.Spec, into []byte) error {
@@ -113,7 +114,8 @@ func (r hostRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) err
 	return r.convertScaled(shape.Width, shape.Height, dst, convert)
 }
 
-// convertScaled converts a w × h frame and places it in the column's image.
+// convertScaled writes the pixels of a w × h frame to dst. convert converts the frame as a Spec
+// states, and the result is placed in the column's image.
 func (r hostRenderer) convertScaled(
 	w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error,
 ) error {
@@ -140,7 +142,7 @@ func (r deviceRenderer) RendersPlanes(info video.PlaneInfo) bool {
 	c, shape := r.host.column, info.Shape()
 	w, h, _, _ := c.scaledSize(shape.Width, shape.Height)
 	if c.Transform != nil {
-		return false // the host scales by the filter
+		return false // only the host has the filters of Transform
 	}
 	fits := c.Spec.Width != 0 || shape.Width == c.Width && shape.Height == c.Height
 	return w == c.Width && h == c.Height && fits && r.memory.Converts(info, &c.Spec)
@@ -203,12 +205,13 @@ func (r deviceRenderer) uploadPixels(dst []byte, render func(pixels []byte) erro
 	return r.memory.Upload(dst, pixels)
 }
 
-// uploadBuffers holds host memory of frames that are uploaded to a device.
-var uploadBuffers = sync.Pool{New: func() any { return new([]byte) }}
+// hostBuffers recycles the memory that hostScratch returns.
+var hostBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// hostScratch returns n bytes of host memory. The caller must call release.
+// hostScratch returns n bytes of host memory for a frame that is uploaded to a device. The caller
+// must call release.
 func hostScratch(n int) (b []byte, release func()) {
-	scratch := uploadBuffers.Get().(*[]byte)
+	scratch := hostBuffers.Get().(*[]byte)
 	*scratch = slices.Grow((*scratch)[:0], n)[:n]
-	return *scratch, func() { uploadBuffers.Put(scratch) }
+	return *scratch, func() { hostBuffers.Put(scratch) }
 }

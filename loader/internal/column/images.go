@@ -96,19 +96,19 @@ func (w *Reader) FrameRefs(
 	c *ImageColumn, rows []robocache.Row,
 ) ([]robocache.FrameRef, []robocache.Row, error) {
 	w.refScratch = append(w.refScratch[:0], make([]robocache.FrameRef, len(rows))...)
-	asked := rows
+	lookedUp := rows
 	if c.Time != nil {
-		asked = append(w.rowScratch[:0], rows...)
-		for i := range asked {
-			asked[i].Index = max(asked[i].Index, 0)
+		lookedUp = append(w.rowScratch[:0], rows...)
+		for i := range lookedUp {
+			lookedUp[i].Index = max(lookedUp[i].Index, 0)
 		}
-		w.rowScratch = asked
+		w.rowScratch = lookedUp
 	}
-	return w.refScratch, asked, frameRefs(
+	return w.refScratch, lookedUp, frameRefs(
 		w.Ctx(),
 		c.Source.Dataset,
 		c.StreamKey(),
-		asked,
+		lookedUp,
 		w.refScratch,
 	)
 }
@@ -209,10 +209,10 @@ func (w *Reader) locateRefs(
 		}
 		return w.refScratch, nil
 	}
-	refs, asked, err := w.FrameRefs(c, rows)
+	refs, lookedUp, err := w.FrameRefs(c, rows)
 	if err != nil {
 		err := robocache.At(err, robocache.Where{"stream": c.StreamKey()})
-		p.failEpisodes(asked, err, func(sub []robocache.Row) error {
+		p.failEpisodes(lookedUp, err, func(sub []robocache.Row) error {
 			refs := make([]robocache.FrameRef, len(sub))
 			return frameRefs(w.Ctx(), c.Source.Dataset, c.StreamKey(), sub, refs)
 		})

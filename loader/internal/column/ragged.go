@@ -137,22 +137,22 @@ func (w *Reader) readClouds(p *Part, c *Column) (*RaggedEntries, error) {
 		}
 		return data, counts, err
 	}
-	asked := make([]robocache.Row, 0, maxCloudRows)
-	places := make([]int, 0, maxCloudRows)
+	requested := make([]robocache.Row, 0, maxCloudRows)
+	positions := make([]int, 0, maxCloudRows)
 	for i := 0; i < len(rows); {
-		asked, places = asked[:0], places[:0]
-		for ; i < len(rows) && len(asked) < maxCloudRows; i++ {
+		requested, positions = requested[:0], positions[:0]
+		for ; i < len(rows) && len(requested) < maxCloudRows; i++ {
 			if !NoRow(rows[i]) {
-				asked, places = append(asked, rows[i]), append(places, i)
+				requested, positions = append(requested, rows[i]), append(positions, i)
 			}
 		}
-		if len(asked) == 0 {
+		if len(requested) == 0 {
 			break
 		}
-		data, counts, err := gather(asked)
+		data, counts, err := gather(requested)
 		if err != nil {
 			err := robocache.At(err, robocache.Where{"stream": c.Key})
-			p.failEpisodes(asked, err, func(sub []robocache.Row) error {
+			p.failEpisodes(requested, err, func(sub []robocache.Row) error {
 				_, _, err := gather(sub)
 				return err
 			})
@@ -167,7 +167,7 @@ func (w *Reader) readClouds(p *Part, c *Column) (*RaggedEntries, error) {
 			e.Data = append(e.Data, data...)
 		}
 		for k, n := range counts {
-			e.Counts[places[k]] = n
+			e.Counts[positions[k]] = n
 		}
 	}
 	return e, nil

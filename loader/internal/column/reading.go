@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// The functions of this file call a dataset from the loader's workers. A panic of a reader is an
-// internal error of its batch: in a worker it would end the process.
+// The functions of this file call a dataset from the loader's workers. They return a panic of the
+// dataset as an internal error, which fails one batch. In a worker, the panic would end the
+// process.
 
 func gatherRows(
 	ctx context.Context,

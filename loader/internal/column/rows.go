@@ -237,9 +237,9 @@ func (w *Reader) forEachEpisode(p *Part, fn func(episode int, group []int32) err
 	return nil
 }
 
-// snapToTimestamp moves t to a timestamp at most 1 ns away. On a grid a sample's time and an offset
-// are rounded separately, so their sum may miss the row that both mean. After the last row that
-// would be padding.
+// snapToTimestamp moves t to a timestamp at most 1 ns away. On a grid, the time of a sample and an
+// offset are rounded separately, so their sum may miss the timestamp of the row by 1 ns. After the
+// last row such a miss would be padding.
 //
 // It also returns the index of the first timestamp that is not before the original t. The search
 // for a later t can start there: most windows advance by a few rows.

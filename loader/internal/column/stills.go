@@ -118,6 +118,7 @@ func (stillFile) Remote() bool { return false }
 
 func (stillFile) ReadsToDecode() {}
 
+// FetchBytes returns 0, because stills are not fetched ahead.
 func (stillFile) FetchBytes(video.Group) int64 { return 0 }
 
 func (stillFile) Identity() [32]byte { return [32]byte{} }

@@ -23,7 +23,7 @@ func (w *Reader) FillFrames(p *Part, c *ImageColumn, source PlaneSource) error {
 	if err != nil {
 		return err
 	}
-	refs, asked, err := w.FrameRefs(c, rows)
+	refs, lookedUp, err := w.FrameRefs(c, rows)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"stream": c.Key})
 	}
@@ -35,15 +35,15 @@ func (w *Reader) FillFrames(p *Part, c *ImageColumn, source PlaneSource) error {
 			continue
 		}
 		dst := to.Buffer(w.Worker, k)
-		if info, planes, ok := source.Planes(c.StreamKey(), asked[k]); ok {
+		if info, planes, ok := source.Planes(c.StreamKey(), lookedUp[k]); ok {
 			err = render.RenderPlanes(info, planes, dst)
 		} else {
-			err = still.deliverStill(asked[k], &refs[k], func(_ int, f video.Frame) error {
+			err = still.deliverStill(lookedUp[k], &refs[k], func(_ int, f video.Frame) error {
 				return render.Render(f, dst)
 			})
 		}
 		if err != nil {
-			return robocache.At(err, p.Source.Where(c.Column, asked[k]))
+			return robocache.At(err, p.Source.Where(c.Column, lookedUp[k]))
 		}
 		to.Put(k, dst)
 	}

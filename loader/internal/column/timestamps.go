@@ -69,8 +69,8 @@ func (s *Timestamps) OfStream(
 	return t, nil
 }
 
-// checkTime compares a frame's time in its file with its row's time, if tolerance_s is configured.
-// It is called for each slot, because episodes may share a frame.
+// checkTime compares the time of frame ordinal of f with the time of the row in slot k. It runs for
+// each slot, because rows of several episodes may share a frame.
 func checkTime(ctx context.Context, p *Part, c *Column, f frames.File, k, ordinal int) error {
 	src := p.Source
 	row := p.rows[c.Window][k]

@@ -54,13 +54,13 @@ func scaledInside(fit options.Resize, w, h, areaWidth, areaHeight int) (sw, sh, 
 	return areaWidth, areaHeight, 0, 0
 }
 
-// stepBuffers holds the images between two steps.
+// stepBuffers holds the results of all steps but the last. Steps use the two images in turn.
 type stepBuffers struct{ images [2][]byte }
 
 var stepBufferPool = sync.Pool{New: func() any { return new(stepBuffers) }}
 
 // transformImage runs the column's steps on a w × h image of three planes and writes the result to
-// dst. The image has the size of the column after the steps, or it is an error.
+// dst. It returns an error if the result does not have the size of the column.
 func (c *ImageColumn) transformImage(dst, src []byte, w, h int) error {
 	buffers := stepBufferPool.Get().(*stepBuffers)
 	defer stepBufferPool.Put(buffers)
@@ -73,9 +73,9 @@ func (c *ImageColumn) transformImage(dst, src []byte, w, h int) error {
 		}
 		to := dst
 		if i < len(c.Transform)-1 {
-			room := &buffers.images[i%2]
-			*room = slices.Grow((*room)[:0], 3*width*height)[:3*width*height]
-			to = *room
+			buffer := &buffers.images[i%2]
+			*buffer = slices.Grow((*buffer)[:0], 3*width*height)[:3*width*height]
+			to = *buffer
 		} else if width != c.Width || height != c.Height {
 			return SizeError(c, sourceWidth, sourceHeight)
 		}
@@ -90,10 +90,11 @@ func (c *ImageColumn) transformImage(dst, src []byte, w, h int) error {
 	return nil
 }
 
-// runStep writes the planes of a w × h image to dst as the step states.
+// runStep applies one step to an image of three planes. src has the size w × h, and dst has the
+// size width × height.
 func runStep(s *options.ImageStep, dst, src []byte, w, h, width, height int) error {
 	if s.Letterbox || s.CenterCrop != nil {
-		left, top := (width-w)/2, (height-h)/2 // negative for a crop: the first pixel that is kept
+		left, top := (width-w)/2, (height-h)/2 // negative: pixels that a crop removes
 		if s.CenterCrop != nil {
 			left, top = -((w - width) / 2), -((h - height) / 2)
 		}
@@ -120,7 +121,9 @@ func runStep(s *options.ImageStep, dst, src []byte, w, h, width, height int) err
 	return nil
 }
 
-// placePlanes copies the planes of a w × h image to left, top of another one, and zeros around it.
+// placePlanes copies a w × h image of three planes into a width × height image. left and top are
+// the position of its first pixel there. Pixels outside dst are omitted, and uncovered pixels of
+// dst are zero.
 func placePlanes(dst, src []byte, w, h, width, height, left, top int) {
 	if w < width || h < height {
 		clear(dst)

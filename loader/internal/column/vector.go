@@ -14,8 +14,8 @@ type VectorColumn struct {
 	*Column
 	Options options.Vector
 	Parts   []VectorPart
-	Inputs  []*TableColumn // columns of the streams; they are no keys of the batch
-	// KeyNumber of the key that selects the draws of Dropout
+	Inputs  []*TableColumn // columns of the streams that it reads; a batch does not hold them
+	// number of the random draws of Dropout (KeyNumber)
 	DrawNumber uint32
 }
 
@@ -64,7 +64,7 @@ func (c *VectorColumn) Fill(w *Reader, p *Part) error {
 	row := make([]float64, width)
 	scratch := make([]float64, 2*width)
 	for i := range p.sampleCount() {
-		if c.Options.Dropout > 0 && c.drops(p, i) {
+		if c.Options.Dropout > 0 && c.isDropped(p, i) {
 			continue
 		}
 		for step := range steps {
@@ -83,7 +83,7 @@ func (c *VectorColumn) Fill(w *Reader, p *Part) error {
 	return nil
 }
 
-// computeRow computes the numbers of one row of sample i.
+// computeRow writes the numbers of all parts for one step of sample i to row.
 func (c *VectorColumn) computeRow(w *Reader, i, step int, row, scratch []float64) {
 	for k := range c.Parts {
 		part := &c.Parts[k]
@@ -120,8 +120,8 @@ func (c *VectorColumn) writeMask(w *Reader, mask []byte, samples, steps int) {
 	}
 }
 
-// drops reports whether the vector of sample i is zeros.
-func (c *VectorColumn) drops(p *Part, i int) bool {
+// isDropped reports whether Dropout sets the vector of sample i to zeros.
+func (c *VectorColumn) isDropped(p *Part, i int) bool {
 	draw := kernel.DrawUniform(uint64(p.Source.Seed), p.sampleEpoch(i), c.DrawNumber,
 		sampleNumber(p.anchors[i]))
 	return draw < c.Options.Dropout

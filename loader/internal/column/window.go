@@ -14,5 +14,5 @@ type Window struct {
 // TextWindowError returns the error of a window over a text column.
 func TextWindowError(key string) error {
 	return robocache.Misuse("loader", robocache.Where{"stream": key}, "a window of a text").
-		WithHint("omit it: texts are those of the sample's own time")
+		WithHint("Omit the window: a text is that of the sample's own time.")
 }

@@ -53,7 +53,7 @@ type Stop string
 const (
 	StopSum   Stop = ""      // after the sum of the sizes
 	StopFirst Stop = "first" // when the first source has delivered all its samples
-	StopAll   Stop = "all"   // when all have
+	StopAll   Stop = "all"   // when all sources have
 )
 
 // MixParams holds the options of a mixture.
@@ -74,7 +74,8 @@ func (m *MixParams) misuseOf(option, want, got string) error {
 	return robocache.Misuse("mixture", nil, "%s", option).Expected(want, got)
 }
 
-// newMixPlan validates the options and computes shares, starts and the length of an epoch.
+// newMixPlan validates the options and computes the shares, the starts and the length of an epoch
+// (mixPlan).
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
 	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
@@ -116,16 +117,17 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	}
 	p.starts = make([]uint64, len(sizes))
 	for i := range p.starts {
-		edge := p.totalShares / 16
+		edge := p.totalShares / 16 // S/16; mixPlan states why starts keep it from both ends
 		p.starts[i] = edge + scaleTo(deriveKey(seed, int64(i), 3), p.totalShares-2*edge)
 	}
 	return p, p.computeEpoch(m)
 }
 
-// hasPrimary reports whether some sources alone end an epoch.
+// hasPrimary reports whether only some of the sources end an epoch.
 func (m *MixParams) hasPrimary() bool { return slices.Contains(m.Primary, true) }
 
-// checkPrimary rejects an epoch size beside primary sources, and primary sources without samples.
+// checkPrimary rejects an epoch size together with primary sources, and primary sources without
+// samples or weight.
 func (m *MixParams) checkPrimary(shares []uint64) error {
 	for i, isPrimary := range m.Primary {
 		switch {

@@ -49,8 +49,8 @@ type mixture struct {
 	epoch int64
 	deal  *dealer
 
-	// Result of the last call of locate.
-	last     int64 // the position; -1: find was not called
+	// result of the last call of locate
+	last     int64 // its position; -1: locate was not called
 	source   int
 	inSource int64 // position in the source's epoch
 
@@ -73,8 +73,9 @@ func newMixture(o *Ordering, epoch int64) *mixture {
 // Len returns the number of samples of the epoch.
 func (m *mixture) Len() int64 { return m.o.mixPlan.epochSamples }
 
-// locate returns the source of a position of the mixture, and the position in the source's epoch.
-// Sources count their epochs separately. locate sets the source's sequence and epoch.
+// locate returns the source of position p of the mixture, and the position in that source's own
+// epoch. Each source counts its epochs separately. locate also sets the order and the epoch of the
+// source in m.sequences and m.sourceEpochs.
 func (m *mixture) locate(p int64) (source int, inSource int64) {
 	if p == m.last {
 		return m.source, m.inSource

@@ -159,14 +159,14 @@ func (c *Catalog) locateSample(sample int64) (source, place int, number int64) {
 	return source, place, number
 }
 
-// samplesWithout returns the number of samples that are not of bad episodes.
-func (c *Catalog) samplesWithout(bad []BadEpisode) (left int64) {
+// countGoodSamples returns the number of samples whose episodes are not in bad.
+func (c *Catalog) countGoodSamples(bad []BadEpisode) (left int64) {
 	for i, t := range c.tables {
 		ofSource := slices.DeleteFunc(
 			slices.Clone(bad),
 			func(b BadEpisode) bool { return b.Source != i },
 		)
-		left += t.samplesWithout(ofSource)
+		left += t.countGoodSamples(ofSource)
 	}
 	return left
 }

@@ -136,7 +136,7 @@ func (p *Progress) Position() int64 {
 // Exclude adds bad episodes. It changes nothing and returns false if no sample would be left.
 func (p *Progress) Exclude(found []BadEpisode) bool {
 	bad := slices.Concat(p.Bad, found)
-	if p.Order.data.samplesWithout(bad) == 0 {
+	if p.Order.data.countGoodSamples(bad) == 0 {
 		return false
 	}
 	p.Bad = bad

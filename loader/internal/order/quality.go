@@ -42,8 +42,8 @@ func (o *Ordering) Quality(epoch, batch, limit int64) Randomness {
 	return measureQuality(o.sequence(epoch), o.data, batch, limit)
 }
 
-// measureQuality computes the first limit positions of an order and measures its whole batches.
-// Limit 0 means all positions. It reads nothing.
+// measureQuality measures the batches in the first limit positions of an order. Limit 0 means all
+// positions. An incomplete last batch does not count. No data is read.
 func measureQuality(o sequence, data Catalog, batch, limit int64) Randomness {
 	n := o.Len()
 	batch = max(min(batch, n), 1)

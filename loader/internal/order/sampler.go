@@ -212,7 +212,7 @@ func (c *Sampler) samplePosition(i int64) (p int64, ok bool) {
 	return c.rankSpots[i].position, true
 }
 
-// ensureOrder makes the order at the first call.
+// ensureOrder makes the order if it does not exist yet.
 func (c *Sampler) ensureOrder() {
 	if c.order == nil {
 		c.order = c.makeOrder()
@@ -220,7 +220,8 @@ func (c *Sampler) ensureOrder() {
 	}
 }
 
-// findSpots sets the rank's part of step t, without samples.
+// findSpots sets rankSpots to the positions of the rank in step t. It does not compute their
+// samples.
 func (c *Sampler) findSpots(t int64) {
 	from, to := c.rankPart(t)
 	begin := c.start + t*c.batch*c.world
@@ -355,8 +356,8 @@ func (c *Sampler) loadStep(t, alreadyDelivered int64, again bool) {
 	}
 }
 
-// followShards follows the shards from which the rank draws in the step, from the step's first draw
-// on.
+// followShards begins to record the admissions of the shards from which the rank draws in the step.
+// It moves such a shard to its first draw of the step and records its residents.
 func (c *Sampler) followShards() {
 	for i := range c.stepSpots {
 		if sh := c.stepSpots[i].shard; sh.onAdmit == nil {
@@ -385,7 +386,7 @@ func (c *Sampler) followShards() {
 	}
 }
 
-// unfollowShards stops following all shards.
+// unfollowShards stops to record admissions of all shards.
 func (c *Sampler) unfollowShards() {
 	for _, sh := range c.followedShards {
 		sh.onAdmit = nil

@@ -42,7 +42,8 @@ type rowRun struct {
 	first int32 // row of the first sample
 }
 
-// addRuns adds the samples of an episode of rows rows, and returns how many samples there are then.
+// addRuns adds the samples in the segments of an entry. rows is the number of rows of its episode,
+// and sum the number of samples before it. It returns the number of samples including them.
 func (t *Table) addRuns(cfg *Selection, entry, rows int, sum int64) int64 {
 	for _, s := range cfg.Segments[t.Episode(entry)] {
 		from, to := max(s[0], cfg.First), min(s[1], rows-max(cfg.Last, 0))
@@ -143,15 +144,16 @@ func (t *Table) Samples() int64 {
 	return t.ends[len(t.ends)-1]
 }
 
-// samplesWithout returns the number of samples that are not of bad episodes.
-func (t *Table) samplesWithout(bad []BadEpisode) (left int64) {
-	out := make(map[int]bool, len(bad))
+// countGoodSamples returns the number of samples whose episodes are not in bad. It ignores
+// BadEpisode.Source.
+func (t *Table) countGoodSamples(bad []BadEpisode) (left int64) {
+	isBad := make(map[int]bool, len(bad))
 	for i := range bad {
-		out[bad[i].Episode] = true
+		isBad[bad[i].Episode] = true
 	}
 	before := int64(0)
 	for i, end := range t.ends {
-		if !out[t.Episode(i)] {
+		if !isBad[t.Episode(i)] {
 			left += end - before
 		}
 		before = end

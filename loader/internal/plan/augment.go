@@ -262,8 +262,8 @@ func pixelTable(norm *column.Affine) ([]float32, error) {
 	return table, apply.Run()
 }
 
-// checkCrop rejects a crop beside depth that the caller does not name: a depth image that is
-// aligned with a colour camera would keep its pixels where the colours move.
+// checkCrop rejects a random crop if the source delivers depth that keep does not name. A depth
+// image that is aligned with a color camera would keep its pixels where the colors move.
 func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	if a.Crop == nil {
 		return nil
@@ -296,8 +296,8 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	return nil
 }
 
-// checkMovedDepth rejects random steps of image_transform that move colour images beside depth, which
-// keeps its pixels.
+// checkMovedDepth rejects random steps of image_transform that crop or rotate if the source also
+// delivers depth. These steps move only the color images, so depth would no longer match them.
 func (src *Source) checkMovedDepth(random []options.ImageStep) error {
 	moves := func(s options.ImageStep) bool { return s.RandomCrop != nil || s.Rotation != nil }
 	if !slices.ContainsFunc(random, moves) {

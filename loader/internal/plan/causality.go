@@ -46,8 +46,8 @@ func (src *Source) ReportCausality(
 	return cfg.ReportCausality(ctx, src.Dataset, opt)
 }
 
-// newestRows returns for each tick the time of the newest row of a column's window, and the time at
-// which its samples must have arrived.
+// newestRows returns for each tick the time of the newest row of a column's window, and the time
+// until which that row must have arrived.
 func (src *Source) newestRows(key string, ticks []int64) (targets, nows []int64) {
 	columns := src.readColumns()
 	c := columns[slices.IndexFunc(columns, func(c *column.Column) bool {
@@ -69,9 +69,10 @@ func (src *Source) newestRows(key string, ticks []int64) (targets, nows []int64)
 	if src.Config.Native.Of(key) != nil {
 		return targets, ticks
 	}
-	return targets, targets
+	return targets, targets // each row counts what had arrived at its own time
 }
 
+// shiftTimes adds by to each of times.
 func shiftTimes(times []int64, by int64) {
 	for i := range times {
 		times[i] += by

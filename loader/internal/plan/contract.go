@@ -27,7 +27,7 @@ func (p *Plan) Contract() (*contract.Contract, error) {
 	}
 	vectors := src.observedVectors()
 	observed := src.observedColumns(vectors)
-	read := src.readOf(observed)
+	read := src.columnsReadBy(observed)
 	for _, c := range read {
 		if err := src.checkObservable(c); err != nil {
 			return nil, err
@@ -109,8 +109,9 @@ func (src *Source) observedColumns(vectors options.Vectors) (out []*column.Colum
 	return out
 }
 
-// readOf returns the columns of the streams that some columns of the batch read, each once.
-func (src *Source) readOf(columns []*column.Column) (out []*column.Column) {
+// columnsReadBy returns the columns of the streams from which columns of the batch are made, each
+// once.
+func (src *Source) columnsReadBy(columns []*column.Column) (out []*column.Column) {
 	add := func(c *column.Column) {
 		if !slices.ContainsFunc(out, func(o *column.Column) bool { return o.Key == c.Key }) {
 			out = append(out, c)

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// addDrawn adds the columns of the keys whose streams or rows are drawn. In file order a choice is
-// its first stream.
+// addDrawn adds the columns of the keys of Choose and Goal. In file order nothing is drawn for a
+// key of Choose: it holds its first stream.
 func (src *Source) addDrawn() error {
 	for _, x := range src.Config.DrawnKeys() {
 		draw := &column.Draw{Number: column.KeyNumber("draw " + x.Key), IsGoal: x.IsGoal}
@@ -43,7 +43,7 @@ func (src *Source) addDrawn() error {
 	return nil
 }
 
-// limitGoals leaves the last rows of episodes out of the goals.
+// limitGoals excludes the last rows of each episode from the goals.
 func (src *Source) limitGoals(rows int) {
 	for _, c := range src.Columns {
 		if c.Draw != nil {
@@ -52,7 +52,8 @@ func (src *Source) limitGoals(rows int) {
 	}
 }
 
-// shareFrames makes drawn cameras use the decoded frames of the camera itself, if it is delivered too.
+// shareFrames makes drawn cameras use the decoded frames of the same camera, if the batch also
+// holds it undrawn.
 func (src *Source) shareFrames() {
 	for c := range src.ImageColumns() {
 		if camera := src.ImageColumn(c.StreamKey()); c.Stream != "" && camera != nil {

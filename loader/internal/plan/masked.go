@@ -17,6 +17,7 @@ type maskedNaN struct {
 	rows    *column.FiniteRows
 }
 
+// maskNaN returns ds with masked rows. rows finds the rows that contain NaN or infinity.
 func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
 	m := &maskedNaN{Dataset: ds, info: *ds.Info(), rows: rows}
 	m.info.Features = slices.Clone(m.info.Features)
@@ -64,7 +65,7 @@ func (m *maskedNaN) Gather(
 		return err
 	}
 	size := len(dst) / len(rows)
-	return m.eachBad(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
+	return m.forEachBadRow(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
 }
 
 // Valid writes 1 for rows that are valid in the wrapped dataset and finite, else 0.
@@ -83,11 +84,11 @@ func (m *maskedNaN) Valid(
 			valid[i] = 1
 		}
 	}
-	return m.eachBad(ctx, key, rows, func(i int) { valid[i] = 0 })
+	return m.forEachBadRow(ctx, key, rows, func(i int) { valid[i] = 0 })
 }
 
-// eachBad calls fn with the position in rows of each row that contains NaN or infinity.
-func (m *maskedNaN) eachBad(
+// forEachBadRow calls fn with the position in rows of each row that contains NaN or infinity.
+func (m *maskedNaN) forEachBadRow(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -105,7 +106,7 @@ func (m *maskedNaN) eachBad(
 		if err != nil {
 			return err
 		}
-		if _, is := slices.BinarySearch(bad, r.Index); is {
+		if _, isBad := slices.BinarySearch(bad, r.Index); isBad {
 			fn(i)
 		}
 	}

@@ -78,6 +78,8 @@ type renamed struct {
 	oldKeys map[string]string // key of the batch → key of the dataset, for renamed keys
 }
 
+// RenameDataset returns ds with streams renamed by names (key of the dataset → key of the batch).
+// It rejects unknown and repeated keys.
 func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dataset, error) {
 	r := &renamed{Dataset: ds, info: *ds.Info(), oldKeys: map[string]string{}}
 	r.info.Features = slices.Clone(r.info.Features)
@@ -162,7 +164,8 @@ func RenameStats(
 	return out, nil
 }
 
-func (r *renamed) key(k string) string {
+// oldKey returns the dataset's own name of a key of the batch.
+func (r *renamed) oldKey(k string) string {
 	if old, ok := r.oldKeys[k]; ok {
 		return old
 	}
@@ -184,47 +187,47 @@ func (r *renamed) setCapabilities() {
 	}
 	if own.GatherRagged != nil {
 		c.GatherRagged = func(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
-			return own.GatherRagged(ctx, r.key(key), rows)
+			return own.GatherRagged(ctx, r.oldKey(key), rows)
 		}
 	}
 	if own.LeaseFrames != nil {
 		c.LeaseFrames = func(
 			ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
 		) (func(), error) {
-			return own.LeaseFrames(ctx, r.key(key), rows, out)
+			return own.LeaseFrames(ctx, r.oldKey(key), rows, out)
 		}
 	}
 	if own.Valid != nil {
 		c.Valid = func(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
-			return own.Valid(ctx, r.key(key), rows, valid)
+			return own.Valid(ctx, r.oldKey(key), rows, valid)
 		}
 	}
 	if own.Clocks != nil {
-		c.Clocks = func(key string) []string { return own.Clocks(r.key(key)) }
+		c.Clocks = func(key string) []string { return own.Clocks(r.oldKey(key)) }
 	}
 	if own.TimesBy != nil {
 		c.TimesBy = func(ctx context.Context, episode int, key, clock string) ([]int64, error) {
-			return own.TimesBy(ctx, episode, r.key(key), clock)
+			return own.TimesBy(ctx, episode, r.oldKey(key), clock)
 		}
 	}
 	if own.Message != nil {
-		c.Message = func(key string) *robocache.MessageSource { return own.Message(r.key(key)) }
+		c.Message = func(key string) *robocache.MessageSource { return own.Message(r.oldKey(key)) }
 	}
 	if own.Rows != nil {
 		c.Rows = func(ctx context.Context, episode int, key string) (int, error) {
-			return own.Rows(ctx, episode, r.key(key))
+			return own.Rows(ctx, episode, r.oldKey(key))
 		}
 	}
 	if own.VideoStart != nil {
 		c.VideoStart = func(ctx context.Context, episode int, key string) (int64, bool, error) {
-			return own.VideoStart(ctx, episode, r.key(key))
+			return own.VideoStart(ctx, episode, r.oldKey(key))
 		}
 	}
 	if own.SideStreams != nil {
 		c.SideStreams = r.sideStreams
 	}
 	if own.Lacks != nil {
-		c.Lacks = func(episode int, key string) bool { return own.Lacks(episode, r.key(key)) }
+		c.Lacks = func(episode int, key string) bool { return own.Lacks(episode, r.oldKey(key)) }
 	}
 }
 
@@ -234,7 +237,7 @@ func (r *renamed) sideStreams() map[string]float64 {
 	own, out := r.Dataset.Capabilities().SideStreams(), map[string]float64{}
 	for i := range r.info.Features {
 		key := r.info.Features[i].Key
-		if hz, ok := own[r.key(key)]; ok {
+		if hz, ok := own[r.oldKey(key)]; ok {
 			out[key] = hz
 		}
 	}
@@ -260,11 +263,11 @@ func withoutRenaming(ds robocache.Dataset) robocache.Dataset {
 func (r *renamed) Info() *robocache.Info { return &r.info }
 
 func (r *renamed) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
-	return r.Dataset.Gather(ctx, r.key(key), rows, dst)
+	return r.Dataset.Gather(ctx, r.oldKey(key), rows, dst)
 }
 
 func (r *renamed) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
-	return r.Dataset.Text(ctx, r.key(key), rows)
+	return r.Dataset.Text(ctx, r.oldKey(key), rows)
 }
 
 func (r *renamed) Frames(
@@ -273,11 +276,11 @@ func (r *renamed) Frames(
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	return r.Dataset.Frames(ctx, r.key(key), rows, out)
+	return r.Dataset.Frames(ctx, r.oldKey(key), rows, out)
 }
 
 func (r *renamed) Times(ctx context.Context, episode int, key string) ([]int64, error) {
-	return r.Dataset.Times(ctx, episode, r.key(key))
+	return r.Dataset.Times(ctx, episode, r.oldKey(key))
 }
 
 func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
@@ -288,7 +291,7 @@ func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
 	}
 	for i := range r.info.Features {
 		k := r.info.Features[i].Key
-		if s := own[r.key(k)]; s != nil {
+		if s := own[r.oldKey(k)]; s != nil {
 			out[k] = s
 		}
 	}

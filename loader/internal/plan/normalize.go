@@ -169,7 +169,7 @@ func normVectors(
 			WithHint(
 				"%s computes them at opening; %s",
 				robocache.Option("stats", "compute"),
-				otherWays(),
+				statisticsHint(),
 			)
 	}
 	if own := n.Own(); own != nil {

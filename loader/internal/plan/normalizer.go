@@ -105,8 +105,8 @@ func (n *Normalizer) addVector(c *column.VectorColumn) {
 	n.Vectors[c.Key] = v
 }
 
-// SettledNormalize returns the normalization of each source with its vectors. A loader with these
-// options computes no statistics.
+// SettledNormalize returns the normalization of each source with the statistics that it uses. A
+// loader with these options computes no statistics.
 func (p *Plan) SettledNormalize() []options.Normalize {
 	out := make([]options.Normalize, len(p.Sources))
 	for i, src := range p.Sources {

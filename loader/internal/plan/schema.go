@@ -345,9 +345,9 @@ func bindSource(s *layout.Schema, src *Source, alone bool) {
 	}
 }
 
-// widenRows finds keys whose rows have different widths in the sources of a mixture, and sets the
-// positions of each source's numbers. They are the first ones, or those of Mix.Dims. Values are
-// normalized before they are widened, and padded numbers are 0.
+// widenRows finds the keys whose rows differ in width between the sources of a mixture. For each
+// source, it sets the positions of the source's numbers in the widest row: those of Mix.Dims, or
+// else the first ones. Values are normalized before they are widened, and padded numbers are 0.
 func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	for i, src := range sources {
 		if err := src.checkDims(&mix[i], len(sources), pad); err != nil {

@@ -87,7 +87,7 @@ func (src *Source) chooseRules() {
 }
 
 // compile sets, in this order: the columns, the sample table, the video files, and for each column
-// its normalisation, its alignment, the size of its frames and its augmentation. Each step reads
+// its normalization, its alignment, the size of its frames and its augmentation. Each step reads
 // what the steps before it have set. memory is the source's share of the memory budget in bytes.
 func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.widestSpans(ctx); err != nil {

@@ -74,8 +74,8 @@ func (src *Source) findStatistics(ctx context.Context, all []normalized) (roboca
 	return out, src.computeStatistics(ctx, missing, out)
 }
 
-// computeStatistics adds the statistics of columns over the selected episodes to out. It uses those
-// of this process or of the cache directory if they exist, and counts the others.
+// computeStatistics adds the statistics of columns over the selected episodes to out. It uses
+// results that this process or the cache directory holds, and computes the others.
 func (src *Source) computeStatistics(
 	ctx context.Context,
 	all []normalized,
@@ -120,7 +120,7 @@ func (src *Source) computeStatistics(
 			WithHint(
 				"%s computes them at opening, over the selected episodes; %s",
 				robocache.Option("stats", "compute"),
-				otherWays(),
+				statisticsHint(),
 			)
 	default:
 		src.logProgress(
@@ -131,22 +131,22 @@ func (src *Source) computeStatistics(
 		)
 	}
 	begin := time.Now()
-	counted, err := src.countValues(ctx, keys, bytes)
+	computed, err := src.measureColumns(ctx, keys, bytes)
 	if err != nil {
 		return err
 	}
 	if took := time.Since(begin); took > progressEvery {
 		src.logProgress("statistics: done in %.0f s", took.Seconds())
 	}
-	for k, s := range counted {
+	for k, s := range computed {
 		out[k] = s
 		src.folder.storeStatistics(ids[k], s)
 	}
 	return nil
 }
 
-// otherWays returns the hint that lists the other sources of statistics.
-func otherWays() string {
+// statisticsHint returns the part of a hint that names the other ways to provide statistics.
+func statisticsHint() string {
 	return "or give " + robocache.Option("stats") + " what " +
 		robocache.Command("stats URI --out=FILE") +
 		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
@@ -186,8 +186,8 @@ func (src *Source) passCost(
 	}
 	switch {
 	case reason != "":
-	case files.far:
-		reason = "it is far away"
+	case files.isHTTP:
+		reason = "the dataset is remote"
 	case bytes > unaskedValues:
 		reason = fmt.Sprintf(
 			"%s of values are more than the %s that are read unasked",
@@ -204,9 +204,10 @@ func (src *Source) passCost(
 	return bytes, reason, nil
 }
 
-// countValues computes the statistics of columns, several at once. With on_bad_episode="skip" it
-// omits episodes that cannot be read.
-func (src *Source) countValues(
+// measureColumns computes the statistics of columns over the selected episodes, several columns at
+// once. bytes is the expected size of their values. With on_bad_episode="skip" it omits episodes
+// that cannot be read.
+func (src *Source) measureColumns(
 	ctx context.Context,
 	keys []string,
 	bytes int64,
@@ -228,11 +229,11 @@ func (src *Source) countValues(
 			)
 		}
 	}
-	at := max(1, min(src.Config.Threads, 4, len(keys)))
+	parallel := max(1, min(src.Config.Threads, 4, len(keys)))
 	out := robocache.Stats{}
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(at)
+	g.SetLimit(parallel)
 	for _, key := range keys {
 		g.Go(func() error {
 			if err := gctx.Err(); err != nil {
@@ -244,7 +245,7 @@ func (src *Source) countValues(
 				stats.Options{
 					Keys:     []string{key},
 					Episodes: episodes,
-					Budget:   min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at),
+					Budget:   min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(parallel),
 					Threads:  src.Config.Threads,
 					Read:     progress,
 					SkipBad:  src.Config.OnBadEpisode == "skip",
@@ -285,19 +286,20 @@ func sizeText(n int64) string {
 
 // dataFiles describes the files that a dataset's values are read from.
 type dataFiles struct {
-	id    []byte // hash of names, sizes and versions; nil: unknown
-	bytes int64  // total size without videos
-	far   bool
+	id     []byte // hash of names, sizes and versions; nil: unknown
+	bytes  int64  // total size without videos
+	isHTTP bool
 }
 
 var videoNames = []string{".mp4", ".mkv", ".avi", ".webm", ".mov"}
 
+// filesOf describes the files of the dataset. The result is empty if they are unknown.
 func (src *Source) filesOf(ctx context.Context) (f dataFiles) {
 	d, ok := robocache.As[store.Source](src.Dataset)
 	if !ok {
 		return f
 	}
-	f.far = strings.HasPrefix(d.Store().URI(), "http")
+	f.isHTTP = strings.HasPrefix(d.Store().URI(), "http")
 	list, err := d.Store().List(ctx, "")
 	if err != nil {
 		return f // the store cannot list files, so statistics are not stored
@@ -417,7 +419,7 @@ func (f *CacheFolder) storeStatistics(id cache.Key, s *robocache.FeatureStats) {
 	Memory.M[id] = s
 	Memory.Unlock()
 	if dir, err := f.Open(); err == nil && dir != nil {
-		// NaN has no JSON: each process then counts again
+		// JSON has no NaN. Such statistics are not stored, and each process computes them again.
 		if text, err := json.Marshal(s); err == nil {
 			_ = dir.Put(id, text)
 		}

@@ -101,9 +101,9 @@ func (src *Source) hasTimedColumn() bool {
 	)
 }
 
-// alignNotes returns notes with the look-ahead of the observations, those that are assumed to arrive
-// with their timestamps, and the streams that are summed as relative. The look-ahead leaves out the
-// streams of windows=, because their offsets are explicit.
+// alignNotes returns messages about the alignment: the look-ahead of the observations, the streams
+// that are assumed to arrive at their timestamps, and the streams that are summed because they are
+// relative. The look-ahead omits the streams of windows=, because their offsets are explicit.
 func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
 	for _, c := range src.readColumns() {
@@ -484,7 +484,8 @@ func (src *Source) widestSpans(ctx context.Context) error {
 	return nil
 }
 
-// gridOf returns the number of rows of an episode's grid and its start.
+// gridOf returns the number of rows of an episode on the uniform timeline (hz), and the time of the
+// first row.
 func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64, err error) {
 	cfg := src.Config.Align
 	if src.Dataset.Len(episode) == 0 {
@@ -492,8 +493,8 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	var names []string
 	var streams [][]int64
-	// addBounds adds the timestamps of a stream that bounds the extent. With always it does not ask
-	// align.Bounds whether the stream does.
+	// addBounds adds the timestamps of a stream. Unless always is set, it skips a stream that does
+	// not bound the timeline (align.Bounds).
 	addBounds := func(key string, always bool) error {
 		t, err := src.Timestamps.OfStream(ctx, episode, key)
 		if err != nil {

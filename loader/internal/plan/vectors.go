@@ -34,13 +34,13 @@ func (src *Source) addVector(v options.Vector) error {
 	for _, spec := range v.Parts {
 		part := column.VectorPart{Reference: -1}
 		var err error
-		if part.Input, err = src.inputOf(c, spec.Key, v.Offsets()); err != nil {
+		if part.Input, err = src.addInput(c, spec.Key, v.Offsets()); err != nil {
 			return err
 		}
 		elements := c.Inputs[part.Input].Elements
 		referenceElements := 0
 		if key := spec.ReferenceKey(); key != "" {
-			part.Reference, err = src.inputOf(c, key, []int{spec.ReferenceRow})
+			part.Reference, err = src.addInput(c, key, []int{spec.ReferenceRow})
 			if err != nil {
 				return err
 			}
@@ -102,9 +102,9 @@ func (src *Source) appendComputed(c *column.Column, dtype robocache.DType, width
 	src.appendColumn(c)
 }
 
-// inputOf returns the position among the inputs of c of a stream's rows, and adds them if they are
-// new.
-func (src *Source) inputOf(c *column.VectorColumn, key string, offsets []int) (int, error) {
+// addInput returns the position of a stream with a window of offsets among the inputs of c. It adds
+// the input if c does not have it yet.
+func (src *Source) addInput(c *column.VectorColumn, key string, offsets []int) (int, error) {
 	f := src.Dataset.Info().Feature(key)
 	switch {
 	case f == nil:
@@ -156,7 +156,7 @@ func (src *Source) setVectorNorms(ctx context.Context) error {
 			norm.Mode = "min_max"
 		}
 		if x.part.Spec.Relative != vector.Absolute || x.part.Spec.Rotation != nil || n.PerStep {
-			if err := src.countWindows(ctx, x, &norm); err != nil {
+			if err := src.setWindowStatistics(ctx, x, &norm); err != nil {
 				return robocache.At(err, robocache.Where{"vector": x.column.Key})
 			}
 			continue
@@ -178,7 +178,7 @@ func (src *Source) setVectorNorms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = setNumbers(part, vector.Rows{part.Pick(low)}, vector.Rows{part.Pick(high)}, 1)
+		err = setPartStatistics(part, vector.Rows{part.Pick(low)}, vector.Rows{part.Pick(high)}, 1)
 		if err != nil {
 			return err
 		}
@@ -186,8 +186,9 @@ func (src *Source) setVectorNorms(ctx context.Context) error {
 	return nil
 }
 
-// setNumbers sets the statistics of a part.
-func setNumbers(part *vector.Part, low, high vector.Rows, steps int) error {
+// setPartStatistics sets the statistics of a part: low and high are mean and std if its mode is
+// "mean_std".
+func setPartStatistics(part *vector.Part, low, high vector.Rows, steps int) error {
 	n := *part.Spec.Norm
 	if n.Mode == "mean_std" {
 		n.Mean, n.Std = low, high
@@ -197,8 +198,13 @@ func setNumbers(part *vector.Part, low, high vector.Rows, steps int) error {
 	return part.SetNorm(n, steps)
 }
 
-// countWindows computes the statistics of a part over the windows of the selected episodes.
-func (src *Source) countWindows(ctx context.Context, x vectorPart, norm *options.Norm) error {
+// setWindowStatistics computes and sets the statistics of a part, over all windows of the selected
+// episodes.
+func (src *Source) setWindowStatistics(
+	ctx context.Context,
+	x vectorPart,
+	norm *options.Norm,
+) error {
 	part, spec := x.part, vector.Spec{
 		Parts: []vector.PartSpec{x.part.Spec},
 		Rows:  x.column.Options.Rows,
@@ -252,10 +258,10 @@ func (src *Source) countWindows(ctx context.Context, x vectorPart, norm *options
 	low, high := norm.Of(found[part.Spec.Label()])
 	n := part.ValueWidth()
 	split := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, n)) }
-	return setNumbers(part, split(low), split(high), len(spec.Offsets()))
+	return setPartStatistics(part, split(low), split(high), len(spec.Offsets()))
 }
 
-// vectorPart is a part of a vector.
+// vectorPart is a part of a vector, with the column of the vector.
 type vectorPart struct {
 	column *column.VectorColumn
 	part   *vector.Part
@@ -274,14 +280,14 @@ func (src *Source) partsWithoutNumbers() (parts []vectorPart) {
 	return parts
 }
 
-// inputColumn returns an input of a stream. The stream must be one of a vector's.
+// inputColumn returns the first input of vectors that reads a stream. There must be one.
 func (src *Source) inputColumn(key string) *column.Column {
 	return src.inputs[slices.IndexFunc(src.inputs,
 		func(c *column.Column) bool { return c.Key == key })]
 }
 
-// readColumns returns the columns of the batch that are streams with their alternatives, and the
-// inputs of vectors.
+// readColumns returns the columns that read streams of the dataset: columns of the batch with their
+// alternatives, and the inputs of vectors.
 func (src *Source) readColumns() (columns []*column.Column) {
 	for _, c := range src.Columns {
 		if !column.Is[*column.VectorColumn](c) && !column.Is[*column.ConstantColumn](c) {

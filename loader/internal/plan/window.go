@@ -55,8 +55,8 @@ func (src *Source) windowNumber(w column.Window) int {
 	return i
 }
 
-// timeWindow returns a window of offsets in seconds. Its result is in rows, unless the column is
-// read by time.
+// timeWindow returns the window of offsets in seconds. The window has times if the column is read
+// by time, and else the rows at these offsets.
 func (src *Source) timeWindow(deltas []float64, c *column.Column) (w column.Window, err error) {
 	cfg := &src.Config
 	if w.Nanos, err = options.Nanos(deltas, "delta_timestamps"); err != nil || c.Time != nil {
