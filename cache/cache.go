@@ -41,7 +41,7 @@ const (
 	minBudget     = 4 << 20
 
 	defaultResident = 1 << 30
-	lockOnOpen      = 10 * time.Second
+	openLockLimit   = 10 * time.Second // longest wait of Open and Prune for the directory lock
 )
 
 // Dir is an open cache. Safe for concurrent use.
@@ -61,32 +61,33 @@ type Dir struct {
 	current *shardWriter
 	sealing []*shardWriter
 
-	rollMu       sync.Mutex // held while space is freed, never while bytes are copied
-	declineUntil atomic.Int64
+	rollMu       sync.Mutex   // held while the current shard is replaced
+	declineUntil atomic.Int64 // Unix time in nanoseconds; Put declines entries before it
 
 	scanMu         sync.Mutex
 	lastScan       atomic.Int64 // Unix time in nanoseconds of the last scan of the directory
 	scannedModTime time.Time    // modification time of the directory at that scan
 
 	writeHalt     atomic.Pointer[halt]
-	byteLimit     atomic.Int64 // bytes that the budget and the file system allow together
-	diskBytes     atomic.Int64 // bytes of all files at the last scan
+	byteLimit     atomic.Int64 // the smaller of the budget and of what the file system can hold
+	diskBytes     atomic.Int64 // bytes of all files, computed by measureFiles and evictShards
 	unlinkedBytes atomic.Int64 // bytes of removed files that are still mapped here
 
-	trimMu sync.Mutex
+	dropMu sync.Mutex // held while dropMappedPages runs
 	// bytes of touched entries, which count as this process's memory
 	mappedBytes atomic.Int64
-	mappedPeak  atomic.Int64
+	mappedPeak  atomic.Int64 // maximum of mappedBytes
 
 	entryCount atomic.Int64
 	statsMu    sync.Mutex
 	stats      Stats // counters only; Dir.Stats fills in the rest
 }
 
+// stripe is a part of the index with its own lock.
 type stripe struct {
 	sync.RWMutex
 	m map[Key]*indexedEntry // nil while the entry is being written
-	_ [32]byte
+	_ [32]byte              // fills up a cache line, so that stripes do not share one
 }
 
 // Open opens the cache in dir, and creates it if dir is empty or missing. It seals or removes the
@@ -137,13 +138,13 @@ func (o Options) withDefaults(dir string) (Options, error) {
 		return o, robocache.ResourceLimit(
 			"open cache",
 			where,
-			"a file may have %d bytes only",
+			"a file may have at most %d bytes",
 			limit,
 		).
 			WithHint("%s", hintLimit)
 	}
 	o.ShardBytes = min(max(o.ShardBytes, minShard), limit, 1<<40)
-	if ^uint(0)>>32 == 0 {
+	if is32Bit := ^uint(0)>>32 == 0; is32Bit { // a shard is mapped as a whole
 		o.ShardBytes = min(o.ShardBytes, 1<<28)
 	}
 	return o, nil
@@ -183,7 +184,7 @@ func (d *Dir) prepareDir() (err error) {
 	if err := d.probeDir(); err != nil {
 		return err
 	}
-	if err := d.withDirLock(lockOnOpen, func() error {
+	if err := d.withDirLock(openLockLimit, func() error {
 		v, err := d.measureFiles(alwaysRecover)
 		if err != nil {
 			return err
@@ -216,7 +217,7 @@ func (d *Dir) probeDir() error {
 			unmapFile(m)
 		}
 	}
-	// while it is locked: other processes may remove an unlocked leftover
+	// Remove the file before its lock is released. Other processes may remove an unlocked file.
 	rerr := d.root.Remove(name)
 	if err == nil {
 		err = rerr

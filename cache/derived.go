@@ -13,18 +13,18 @@ import (
 // derivedFolder holds the values of derived streams, which the Python package writes.
 const derivedFolder = "derived"
 
-// derivedName matches the values of a derived stream (.bin), their record (.json), and values that
-// are being written.
+// derivedName matches the files of derived streams: values (.bin), their record (.json), and values
+// that are being written (robocache-derive-*). The first group is the name of the stream.
 var derivedName = regexp.MustCompile(
 	`^((?:[0-9a-f]{24}|values)-[0-9a-f]{24}|robocache-derive-\w+)\.(?:bin|json)$`,
 )
 
-// unfinishedAge is the age from which values that are being written have no writer.
+// unfinishedAge is the age at which unfinished values are considered to have no writer.
 const unfinishedAge = time.Hour
 
-// derivedStream is the files of one derived stream.
+// derivedStream describes the files of one derived stream.
 type derivedStream struct {
-	names []string // in the directory of the cache
+	names []string // paths in the directory of the cache
 	bytes int64    // on disk
 	used  int64    // Unix time in nanoseconds
 }
@@ -49,9 +49,12 @@ func (d *Dir) listDerived() []derivedStream {
 		}
 		full := path.Join(derivedFolder, name)
 		info, err := d.root.Lstat(full)
-		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(name, "robocache-") &&
-			time.Since(info.ModTime()) < unfinishedAge {
+		if err != nil || !info.Mode().IsRegular() {
 			continue
+		}
+		isUnfinished := strings.HasPrefix(name, "robocache-")
+		if isUnfinished && time.Since(info.ModTime()) < unfinishedAge {
+			continue // another process may still write these values
 		}
 		s := streams[match[1]]
 		if s == nil {
@@ -72,8 +75,9 @@ func (d *Dir) listDerived() []derivedStream {
 	return all
 }
 
-// pruneDerived removes derived streams that were used before the shards which budget has space for.
-// It adds them to p, and returns the bytes of those that stay. Open files of them stay readable.
+// pruneDerived removes derived streams, the least recently used first, until they and the shards v
+// fit into budget. It assumes that shards used before a stream are evicted before that stream is
+// removed. It adds the removed streams to p and returns the bytes of the remaining ones.
 func (d *Dir) pruneDerived(v []cacheFile, budget int64, p *Pruned) (left int64) {
 	total := totalSize(v)
 	shards := slices.SortedFunc(slices.Values(v), func(a, b cacheFile) int {

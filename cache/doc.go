@@ -7,9 +7,10 @@
 // robocache-ID-SHARD.shard. One process writes a shard under the name robocache-ID-SHARD.open and
 // holds a lock (flock) on it. Sealing a shard appends a table of its entries, calls fsync and
 // renames the file. A sealed shard never changes. Each entry begins at a multiple of 64 bytes with
-// its own header, so that another process can seal the shard of a killed writer. The folder "derived"
-// holds the values of derived streams, which the Python package writes. Only List and Prune count
-// them.
+// its own header, so that another process can seal the shard of a killed writer.
+//
+// The folder "derived" holds the values of derived streams, which the Python package writes. Only
+// List and Prune count them.
 //
 // # Contract
 //

@@ -60,7 +60,8 @@ func systemError(op, dir, file string, err error) error {
 		e.Msg = "a file may not become that large"
 	case errors.Is(err, syscall.ENOMEM):
 		e.Msg = "no address space to map a shard"
-		e.Hint = "ulimit -v; sysctl vm.max_map_count; a smaller " + robocache.Option("cache_budget")
+		e.Hint = "raise ulimit -v or sysctl vm.max_map_count, or pass a smaller " +
+			robocache.Option("cache_budget")
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		e.Class = robocache.ErrMisuse
 		e.Msg = "the directory cannot be written"

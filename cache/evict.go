@@ -16,12 +16,13 @@ type cacheFile struct {
 	id     uint64
 	sealed bool
 	size   int64 // maximum size for an unsealed shard
-	disk   int64
+	disk   int64 // allocated bytes; fewer than size if the file has holes
 	used   int64 // Unix time in nanoseconds
 }
 
-// withDirLock runs f with the lock that prevents two processes from freeing space at once. Caller
-// must hold rollMu, or be the only user of d.
+// withDirLock runs f while it holds the directory lock, which is the lock of the marker file. The
+// lock prevents two processes from freeing space at once. It does not exclude other goroutines of
+// this process, so the caller must hold rollMu or be the only user of d.
 func (d *Dir) withDirLock(wait time.Duration, f func() error) error {
 	if err := lockWithin(d.marker, wait); err != nil {
 		return systemError("lock cache", d.dir, markerName, err)
@@ -35,7 +36,7 @@ func (d *Dir) withDirLock(wait time.Duration, f func() error) error {
 func (d *Dir) listFiles() ([]cacheFile, error) {
 	names, err := listNames(d.root)
 	if err != nil {
-		return nil, systemError("look into cache", d.dir, "", err)
+		return nil, systemError("list cache", d.dir, "", err)
 	}
 	var all []cacheFile
 	for _, name := range names {
@@ -45,10 +46,10 @@ func (d *Dir) listFiles() ([]cacheFile, error) {
 		}
 		info, err := d.root.Lstat(name)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // removed, or not made by the cache
+			continue // another process removed it, or the cache did not make it
 		}
 		size := (info.Size() + 4095) &^ 4095 // rounded up to whole blocks, as file systems count
-		v := cacheFile{
+		f := cacheFile{
 			name:   name,
 			id:     id,
 			sealed: sealed,
@@ -58,50 +59,51 @@ func (d *Dir) listFiles() ([]cacheFile, error) {
 		}
 		d.mu.Lock()
 		if s := d.shards[id]; s != nil {
-			v.used = max(v.used, s.lastUsed.Load())
+			f.used = max(f.used, s.lastUsed.Load())
 			if s.damaged.Load() {
-				v.used = 0
+				f.used = 0
 			}
 		}
 		d.mu.Unlock()
-		all = append(all, v)
+		all = append(all, f)
 	}
 	return all, nil
 }
 
-// markerBytes is the size of the marker on disk, which is one block. Without it, shards that fill
-// the budget exactly would exceed it.
+// markerBytes is the size of the marker on disk, which is one block. It counts toward the budget.
 const markerBytes = 4 << 10
 
 // maxReserve is the free space that is left on a large file system. On a smaller one, a twentieth
 // is left.
 const maxReserve = 1 << 30
 
-// measureFiles lists the files and computes the bytes that the budget and the file system allow
-// together. If needsRecovery returns true, the shards of dead writers are recovered first. Caller
-// must hold the directory lock.
-func (d *Dir) measureFiles(needsRecovery func(v []cacheFile) bool) ([]cacheFile, error) {
-	v, err := d.listFiles()
+// measureFiles lists the files and sets byteLimit and diskBytes. If needsRecovery returns true for
+// the files, it recovers the shards of dead writers and measures again. Caller must hold the
+// directory lock.
+func (d *Dir) measureFiles(needsRecovery func(files []cacheFile) bool) ([]cacheFile, error) {
+	files, err := d.listFiles()
 	if err == nil {
-		err = d.computeLimit(v)
+		err = d.computeLimit(files)
 	}
-	if err == nil && needsRecovery(v) && d.recoverLeftovers(v) > 0 {
-		if v, err = d.listFiles(); err == nil {
-			err = d.computeLimit(v)
+	if err == nil && needsRecovery(files) && d.recoverLeftovers(files) > 0 {
+		if files, err = d.listFiles(); err == nil {
+			err = d.computeLimit(files)
 		}
 	}
-	return v, err
+	return files, err
 }
 
 func alwaysRecover([]cacheFile) bool { return true }
 
-func (d *Dir) computeLimit(v []cacheFile) error {
+// computeLimit sets byteLimit and diskBytes. byteLimit limits all files together, so it includes
+// the disk space of the existing ones.
+func (d *Dir) computeLimit(files []cacheFile) error {
 	free, total, err := freeBytes(d.marker)
 	if err != nil {
-		return systemError("look into cache", d.dir, "", err)
+		return systemError("measure cache", d.dir, "", err)
 	}
 	var sizes, disk int64
-	for _, f := range v {
+	for _, f := range files {
 		sizes += f.size
 		disk += min(f.disk, f.size)
 	}
@@ -113,22 +115,23 @@ func (d *Dir) computeLimit(v []cacheFile) error {
 	return nil
 }
 
-func totalSize(v []cacheFile) (n int64) {
-	for _, f := range v {
+func totalSize(files []cacheFile) (n int64) {
+	for _, f := range files {
 		n += f.size
 	}
 	return n
 }
 
 // evictShards removes sealed shards, the least recently used first, until the files take at most
-// target bytes. It returns the remaining files.
-func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFile {
-	slices.SortFunc(v, func(a, b cacheFile) int {
+// target bytes. With keepUsed, it keeps shards that were used since Open. It returns the remaining
+// files.
+func (d *Dir) evictShards(files []cacheFile, target int64, keepUsed bool) []cacheFile {
+	slices.SortFunc(files, func(a, b cacheFile) int {
 		return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id))
 	})
-	total := totalSize(v)
-	left := v[:0:0]
-	for _, f := range v {
+	total := totalSize(files)
+	left := files[:0:0]
+	for _, f := range files {
 		canEvict := total > target && f.sealed && !(keepUsed && f.used >= d.openedAt)
 		if !canEvict || !d.removeShard(f) {
 			left = append(left, f)
@@ -146,25 +149,25 @@ func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFil
 
 // removeShard deletes a sealed shard of this cache. It returns false if the shard belongs to
 // another cache or is being read by this process.
-func (d *Dir) removeShard(v cacheFile) bool {
+func (d *Dir) removeShard(victim cacheFile) bool {
 	d.mu.Lock()
-	s := d.shards[v.id]
+	s := d.shards[victim.id]
 	d.mu.Unlock()
 	if s != nil && (!s.sealed.Load() || s.refs.Load() > 1) {
 		return false // its space would be freed only after its readers release it
 	}
 	if s == nil {
-		f, info, err := openRegular(d.root, v.name, os.O_RDONLY)
+		f, info, err := openRegular(d.root, victim.name, os.O_RDONLY)
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist)
 		}
-		ours := isOwnFile(f, info.Size(), d.id, v.id)
+		ours := isOwnFile(f, info.Size(), d.id, victim.id)
 		f.Close()
 		if !ours {
 			return false
 		}
 	}
-	if err := d.root.Remove(v.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.root.Remove(victim.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	if s != nil {
@@ -176,8 +179,8 @@ func (d *Dir) removeShard(v cacheFile) bool {
 // makeSpace frees space for the next shard and returns the size of that shard, at least need. It
 // returns 0 if the space cannot be freed now. Caller must hold the directory lock.
 func (d *Dir) makeSpace(need int64) (int64, error) {
-	files, err := d.measureFiles(func(v []cacheFile) bool {
-		return totalSize(v)+need > d.byteLimit.Load()
+	files, err := d.measureFiles(func(files []cacheFile) bool {
+		return totalSize(files)+need > d.byteLimit.Load()
 	})
 	if err != nil {
 		return 0, err
@@ -188,7 +191,7 @@ func (d *Dir) makeSpace(need int64) (int64, error) {
 	switch {
 	case need > maxFileSize:
 		return 0, syscall.EFBIG
-	// writeEntry checked the budget, so the file system is too small
+	// The budget is not the reason, because writeEntry has checked it.
 	case need > limit+d.unlinkedBytes.Load():
 		return 0, syscall.ENOSPC
 	}

@@ -428,7 +428,7 @@ func TestMarkerCounts(t *testing.T) {
 // TestLockThatStays checks that a stopped process that holds the lock causes declined entries, but
 // no waiting and no error (cache.C9).
 func TestLockThatStays(t *testing.T) {
-	defer func(was time.Duration) { lockOnPut = was }(lockOnPut)
+	defer func(was time.Duration) { putLockLimit = was }(putLockLimit)
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small})
 	f, err := os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0)
@@ -439,13 +439,13 @@ func TestLockThatStays(t *testing.T) {
 	if ok, err := tryLock(f); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	lockOnPut = time.Millisecond
+	putLockLimit = time.Millisecond
 	mustPut(t, d, 1)
 	if s := d.Stats(); s.Declined != 1 || s.Puts != 0 || s.Stopped != "" || got(t, d, 1) {
 		t.Errorf("%+v", s)
 	}
 	unlockFile(f)
-	lockOnPut = time.Minute
+	putLockLimit = time.Minute
 	d.declineUntil.Store(0) // as if declineFor had passed
 	mustPut(t, d, 1)
 	if !got(t, d, 1) {

@@ -32,7 +32,7 @@ var (
 type slot struct {
 	key Key
 	off int64 // of the data
-	n   int64
+	n   int64 // length of the data
 	sum uint64
 }
 
@@ -138,7 +138,7 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 	if _, err := r.ReadAt(rec[:], size-tailSize); err != nil {
 		return nil, false, ignoreEOF(err)
 	}
-	tail, ok := parseRecord(rec[:], tailMagic)
+	tail, ok := parseRecord(rec[:], tailMagic) // the fields are in the order of encodeTable
 	if !ok || tail[0] != cacheID || tail[1] != shardID || tail[5] != uint64(size) {
 		return nil, false, nil
 	}
@@ -178,8 +178,8 @@ func ignoreEOF(err error) error {
 
 // scanEntries finds the entries of an unsealed shard by their headers. It returns them and the end
 // of the last one. If a header is missing, because a write never finished, it searches for the next
-// header. nextData returns the next offset with data, at or after its argument. It may always
-// return its argument.
+// header. nextData skips holes of the file: it returns the first offset with data at or after its
+// argument. If it cannot find holes, it returns its argument.
 func scanEntries(
 	r io.ReaderAt,
 	size int64,
@@ -206,7 +206,8 @@ func scanEntries(
 			}
 			var skipped int
 			if s, skipped, ok = findEntry(buf[:n], pos, size, shardID); !ok {
-				// The last position is searched again as the first one of the next round.
+				// The next round advances by align before it searches, so do not count the last
+				// position.
 				pos += int64(max(skipped-align, 0))
 				if n < len(buf) {
 					return slots, end, nil
@@ -221,8 +222,8 @@ func scanEntries(
 	return slots, end, nil
 }
 
-// findEntry returns the first entry whose header is in b, which begins at pos. If there is none,
-// skipped is the number of bytes that were searched.
+// findEntry returns the first entry whose header is in b, the bytes of the file at offset pos.
+// skipped is the number of bytes before the header, or the searched bytes if there is none.
 func findEntry(b []byte, pos, size int64, shardID uint64) (s slot, skipped int, ok bool) {
 	for i := 0; i+entryHead <= len(b); i += align {
 		if bytes.Equal(b[i:i+len(entryMagic)], entryMagic[:]) {

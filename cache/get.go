@@ -6,7 +6,7 @@ import "time"
 func (d *Dir) Get(k Key) (Entry, bool) {
 	now := time.Now().UnixNano()
 	r := d.lookupEntry(k)
-	if d.isScanDue(now, r == nil) {
+	if d.claimScan(now, r == nil) {
 		_ = d.scanDir(false)
 		if r == nil {
 			r = d.lookupEntry(k)
@@ -36,7 +36,7 @@ func (d *Dir) Has(k Key) bool {
 	if d.isIndexed(k) {
 		return true
 	}
-	if d.isScanDue(time.Now().UnixNano(), true) {
+	if d.claimScan(time.Now().UnixNano(), true) {
 		_ = d.scanDir(false)
 		return d.isIndexed(k)
 	}

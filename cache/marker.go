@@ -26,6 +26,7 @@ type marker struct {
 	Note   string `json:"note"`
 }
 
+// maxMarker is the maximum size of a marker in bytes.
 const maxMarker = 4096
 
 // openMarker opens the marker and returns the id of the cache. With write, it creates the marker in
@@ -52,7 +53,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	case err != nil:
 		return nil, 0, systemError("open cache", dir, markerName, err)
 	case !info.Mode().IsRegular():
-		return nil, 0, badMarker(dir, "not a regular file")
+		return nil, 0, markerError(dir, "not a regular file")
 	}
 	f, err = root.OpenFile(markerName, flag|plainOnly, 0o666)
 	if err != nil {
@@ -67,7 +68,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	if write {
 		// Several processes may create the cache at once. The first one to take the lock writes the
 		// marker, and the others read it.
-		if err := lockWithin(f, lockOnOpen); err != nil {
+		if err := lockWithin(f, openLockLimit); err != nil {
 			return f, 0, systemError("lock cache", dir, markerName, err)
 		}
 		defer unlockFile(f)
@@ -88,7 +89,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 func parseMarker(text []byte, dir string) (uint64, error) {
 	var m marker
 	if len(text) > maxMarker || json.Unmarshal(text, &m) != nil {
-		return 0, badMarker(dir, "it was not written by RoboCache")
+		return 0, markerError(dir, "it was not written by RoboCache")
 	}
 	if m.Format != formatVersion {
 		return 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
@@ -100,17 +101,18 @@ func parseMarker(text []byte, dir string) (uint64, error) {
 	}
 	id, err := strconv.ParseUint(m.ID, 16, 64)
 	if err != nil || id == 0 || len(m.ID) != 16 {
-		return 0, badMarker(dir, "its id is not 16 hexadecimal digits")
+		return 0, markerError(dir, "its id is not 16 hexadecimal digits")
 	}
 	return id, nil
 }
 
-func badMarker(dir, got string) error {
+func markerError(dir, problem string) error {
 	return robocache.Malformed("open cache", robocache.Where{
 		"cache": dir,
 		"file":  markerName,
-	}, "%s", got).
-		WithHint("check the content of the directory; RoboCache removes nothing without its marker")
+	}, "%s", problem).
+		WithHint("check the content of the directory; RoboCache removes no files from a " +
+			"directory without a valid marker")
 }
 
 func writeMarker(f *os.File, dir string) (uint64, error) {
@@ -138,7 +140,7 @@ func writeMarker(f *os.File, dir string) (uint64, error) {
 	return id, nil
 }
 
-// rejectForeign returns an error for a directory without a marker that is not empty.
+// rejectForeign returns an error if a directory without a marker is not empty.
 func rejectForeign(root *os.Root, dir string) error {
 	names, err := listNames(root)
 	if err != nil {
@@ -148,12 +150,13 @@ func rejectForeign(root *os.Root, dir string) error {
 		return nil // another process created it first
 	}
 	for _, n := range names {
-		// a new volume, and the values of derive=, which may be written before the first entry
-		if n != "lost+found" && n != "derived" {
+		// A new volume contains lost+found. The values of derived streams may have been written
+		// before the cache was created.
+		if n != "lost+found" && n != derivedFolder {
 			return robocache.Misuse("open cache", robocache.Where{
 				"cache": dir,
 			}, "the directory holds other files (%q) and no %s: it is not a cache, and "+
-				"RoboCache writes into none but its own", n, markerName).
+				"RoboCache writes only into its own directories", n, markerName).
 				WithHint("name an empty or new directory with %s", robocache.Option("cache"))
 		}
 	}
@@ -185,7 +188,7 @@ func lockWithin(f *os.File, limit time.Duration) error {
 				"file": f.Name(),
 			}, "another process has held the lock for %s", limit.String()).
 				WithCause(errBusy).
-				WithHint("is it stopped? see fuser on that file")
+				WithHint("find the process with fuser on that file; it may be stopped")
 		}
 		time.Sleep(wait)
 		wait = min(wait*2, 20*time.Millisecond)

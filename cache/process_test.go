@@ -24,7 +24,7 @@ var roles = map[string]func(args []string) error{"load": roleLoad}
 
 func TestMain(m *testing.M) {
 	// A rename that waits for the disk's journal holds the lock longer than training would wait.
-	lockOnPut = time.Minute
+	putLockLimit = time.Minute
 	if role := os.Getenv(roleVar); role != "" {
 		if err := roles[role](os.Args[1:]); err != nil {
 			fmt.Println("error:", err)

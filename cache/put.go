@@ -20,10 +20,10 @@ const (
 	declineSealing = 20 * time.Millisecond
 )
 
-// lockOnPut limits the wait for the directory lock in Put. Other processes hold the lock for about
-// a millisecond per shard, but a stopped process holds it forever. Tests that count kept entries
-// wait longer.
-var lockOnPut = 100 * time.Millisecond
+// putLockLimit is the longest wait of Put for the directory lock. Other processes hold the lock for
+// about a millisecond per shard, but a stopped process holds it forever. Tests that count kept
+// entries wait longer.
+var putLockLimit = 100 * time.Millisecond
 
 // shardWriter is the state that writers of an unsealed shard share.
 type shardWriter struct {
@@ -31,13 +31,13 @@ type shardWriter struct {
 	file     *os.File // locked while it is open
 	name     string
 	capacity int64
-	end      int64 // end of the reserved space; guarded by Dir.mu
-	rowCount int64 // guarded by Dir.mu
-	pending  sync.WaitGroup
+	end      int64          // end of the reserved space; guarded by Dir.mu
+	rowCount int64          // entries with reserved space; guarded by Dir.mu
+	pending  sync.WaitGroup // entries with reserved space that are still being written
 	mu       sync.Mutex
-	slots    []slot // completely written entries
-	done     chan struct{}
-	halt     *halt // set if sealing failed; valid after done is closed
+	slots    []slot        // completely written entries
+	done     chan struct{} // closed after sealing
+	halt     *halt         // set if sealing failed; valid after done is closed
 }
 
 // reserveEntry reserves space for n bytes. Caller must hold Dir.mu, so that no space is reserved
@@ -55,9 +55,10 @@ func (w *shardWriter) reserveEntry(n int64) (off int64, ok bool) {
 }
 
 // Put stores the concatenation of parts under k. It does nothing if the key is present. If the
-// cache has no space (KeepUsed) or stopped writing, Put only counts the entry as declined. The
-// first write that fails returns its error. If sealing a shard failed, the next Put returns the
-// error.
+// cache has no space, Put counts the entry as declined and returns nil. The first error of a write
+// stops all writing. Exactly one Put returns that error: the Put that failed, or the next one if
+// sealing a shard failed. All later Puts are declined. Put also returns an error for an entry that
+// is larger than the budget.
 func (d *Dir) Put(k Key, parts ...[]byte) error {
 	if !d.Accepts() {
 		d.updateStats(countDeclined)
@@ -107,7 +108,7 @@ func (d *Dir) writeEntry(k Key, parts [][]byte) (*indexedEntry, error) {
 		return nil, robocache.ResourceLimit("write cache", robocache.Where{
 			"cache": d.dir,
 		}, "an entry that needs %d bytes does not fit into a cache of %d", need, d.options.Budget).
-			WithHint("a larger %s", robocache.Option("cache_budget"))
+			WithHint("pass a larger %s", robocache.Option("cache_budget"))
 	}
 	w, off, err := d.reserveSpace(n)
 	if w == nil {
@@ -214,7 +215,7 @@ func (d *Dir) createShard(n int64) (*shardWriter, error) {
 	need := overhead + entryFootprint(n)
 	w := &shardWriter{end: headSize, done: make(chan struct{})}
 	var id uint64
-	err := d.withDirLock(lockOnPut, func() (err error) {
+	err := d.withDirLock(putLockLimit, func() (err error) {
 		if w.capacity, err = d.makeSpace(need); err != nil {
 			return err
 		}

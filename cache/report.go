@@ -60,7 +60,7 @@ func List(dir string) (_ *Listing, err error) {
 	l := &Listing{Dir: d.dir, ID: fmt.Sprintf("%016x", d.id), Shards: []ShardInfo{}}
 	names, err := listNames(d.root)
 	if err != nil {
-		return nil, systemError("look into cache", d.dir, "", err)
+		return nil, systemError("list cache", d.dir, "", err)
 	}
 	l.Foreign = max(len(names)-1-len(v), 0)
 	if slices.Contains(names, derivedFolder) {
@@ -89,12 +89,13 @@ func List(dir string) (_ *Listing, err error) {
 	return l, nil
 }
 
-// openExisting opens an existing cache and lists its files.
+// openExisting opens an existing cache and lists its files. write must be set if the caller takes
+// the directory lock or removes files.
 func openExisting(dir string, write bool) (*Dir, []cacheFile, error) {
 	if !supported {
 		return nil, nil, errUnsupported()
 	}
-	d, err := openDir(dir, false)
+	d, err := openDir(dir, false) // with true, openDir would create a missing cache
 	if err == nil && write {
 		d.Close()
 		d, err = openDir(dir, true)
@@ -148,16 +149,17 @@ type Pruned struct {
 	Dir          string `json:"dir"`
 	Removed      int64  `json:"removed_shards"`
 	RemovedBytes int64  `json:"removed_bytes"`
-	// derived streams
+	// number of removed derived streams
 	RemovedDerived int64 `json:"removed_derived"`
-	Recovered      int64 `json:"recovered_shards"` // sealed shards of dead writers
-	// removed shards of dead writers, which had no entries
+	Recovered      int64 `json:"recovered_shards"` // shards of dead writers that were sealed
+	// shards of dead writers that were removed, because they had no entries or could not be sealed
 	Leftovers int64 `json:"removed_leftovers"`
 	Bytes     int64 `json:"bytes"` // remaining bytes
 }
 
 // Prune evicts shards and derived streams, the least recently used first, until the cache takes at
-// most budget bytes. With budget 0 it removes all except shards that are being written.
+// most budget bytes. With budget 0 it removes all shards and derived streams except those that are
+// being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	if budget < 0 {
 		return nil, robocache.Misuse("prune cache", nil, "").
@@ -169,7 +171,7 @@ func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	}
 	defer d.Close()
 	p := &Pruned{Dir: d.dir}
-	if err := d.withDirLock(lockOnOpen, func() error {
+	if err := d.withDirLock(openLockLimit, func() error {
 		v, err := d.measureFiles(alwaysRecover)
 		if err == nil {
 			p.Bytes = d.pruneDerived(v, budget, p)
@@ -210,7 +212,7 @@ type Damage struct {
 	Key    string `json:"key,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"`
-	What   string `json:"what"`
+	What   string `json:"what"` // "checksum", an error of reading, or the state of the shard
 }
 
 // Verify reads every entry of every sealed shard and verifies its checksum.

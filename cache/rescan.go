@@ -11,14 +11,14 @@ import (
 const (
 	scanOnMiss = time.Second
 	scanOnHit  = 5 * time.Second
-	// modTimeStep is the resolution of modification times. A later change within it leaves the same
-	// time, so the directory is scanned again.
+	// modTimeStep is the resolution of modification times. A second change within this time may not
+	// alter the modification time, so a directory that changed so recently is scanned again.
 	modTimeStep = time.Second
 )
 
-// isScanDue reports whether the directory should be scanned at the time now. After a miss, scans
-// are more frequent than after a hit.
-func (d *Dir) isScanDue(now int64, miss bool) bool {
+// claimScan reports whether the caller must scan the directory now. It sets lastScan, so that only
+// one of several concurrent callers scans. After a miss, scans are more frequent than after a hit.
+func (d *Dir) claimScan(now int64, miss bool) bool {
 	every := scanOnHit
 	if miss {
 		every = scanOnMiss
@@ -31,11 +31,12 @@ func (d *Dir) isScanDue(now int64, miss bool) bool {
 // they evicted.
 func (d *Dir) Refresh() error {
 	d.lastScan.Store(time.Now().UnixNano())
-	return systemError("look into cache", d.dir, "", d.scanDir(true))
+	return systemError("list cache", d.dir, "", d.scanDir(true))
 }
 
-// scanDir compares the directory with the index. If another scan is running, scanDir returns at
-// once, unless wait is set.
+// scanDir adds the sealed shards of the directory to the index and drops the shards that are no
+// longer there. With wait, it always scans. Otherwise it returns at once if another scan is running
+// or the directory is unchanged since the last scan.
 func (d *Dir) scanDir(wait bool) (err error) {
 	if wait {
 		d.scanMu.Lock()

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// countMapped counts an entry's pages as memory of this process, once per round of its shard. It
-// unmaps pages if the total exceeds Options.Resident.
+// countMapped adds the entry's bytes to the mapped bytes of its shard and of the process. An entry
+// is counted only once until the pages of its shard are dropped. If the total exceeds
+// Options.Resident, countMapped drops pages.
 func (r *indexedEntry) countMapped() {
 	s := r.shard
 	round := s.dropRound.Load() + 1
@@ -25,13 +26,13 @@ func (r *indexedEntry) countMapped() {
 }
 
 // dropMappedPages drops the pages of shards from this process's memory, the least recently used
-// shards first. A concurrent reader of such a shard causes page faults. Its pages are usually still
-// in the system's page cache.
+// shards first, until the total is at most 7/8 of Options.Resident. A concurrent reader of such a
+// shard causes page faults. Its pages are usually still in the system's page cache.
 func (d *Dir) dropMappedPages() {
-	if !d.trimMu.TryLock() {
+	if !d.dropMu.TryLock() {
 		return
 	}
-	defer d.trimMu.Unlock()
+	defer d.dropMu.Unlock()
 	type candidate struct {
 		s    *shard
 		used int64

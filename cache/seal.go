@@ -42,8 +42,8 @@ func (d *Dir) Flush() error {
 	return errors.Join(all...)
 }
 
-// sealShard waits for the last writer, writes the table and renames the shard. Its entries can be
-// read at all times.
+// sealShard waits for pending writes and seals the shard. If sealing fails, it removes the shard
+// and stops writing. The entries of a shard can be read while it is being sealed.
 func (d *Dir) sealShard(w *shardWriter) {
 	w.pending.Wait()
 	err := d.finishSealing(w)
@@ -60,6 +60,8 @@ func (d *Dir) sealShard(w *shardWriter) {
 	close(w.done)
 }
 
+// finishSealing writes the table, makes the file durable and renames it. A shard without entries is
+// removed instead.
 func (d *Dir) finishSealing(w *shardWriter) (err error) {
 	s := w.shard
 	if len(w.slots) == 0 {
@@ -82,7 +84,7 @@ func (d *Dir) finishSealing(w *shardWriter) (err error) {
 	s.writtenUse.Store(time.Now().UnixNano())
 	s.sealed.Store(true)
 	if s.damaged.Swap(false) {
-		s.markDamaged() // it was found damaged before it had its final name
+		s.markDamaged() // again, because the file had another name at the first call
 	}
 	return nil
 }
@@ -94,7 +96,7 @@ func (d *Dir) finishSealing(w *shardWriter) (err error) {
 func (d *Dir) renameLocked(from, to string) error {
 	if f, err := d.root.OpenFile(markerName, os.O_RDWR|plainOnly, 0); err == nil {
 		defer f.Close()
-		_ = lockWithin(f, lockOnOpen)
+		_ = lockWithin(f, openLockLimit)
 	}
 	return d.root.Rename(from, to)
 }
@@ -130,9 +132,10 @@ func (d *Dir) recoverLeftovers(v []cacheFile) (n int) {
 	return n
 }
 
-// recoverLeftover recovers an unsealed shard if no living writer holds its lock. An entry without a
-// header was not completely written and is not found. After a power cut, a header may be present
-// without its data. Such an entry fails its checksum when it is read.
+// recoverLeftover seals or removes an unsealed shard if no living writer holds its lock. It reports
+// whether it did so. An entry without a header was not completely written and is not found. After a
+// power cut, a header may be present without its data. Such an entry fails its checksum when it is
+// read.
 func (d *Dir) recoverLeftover(v cacheFile) bool {
 	f, _, err := openRegular(d.root, v.name, os.O_RDWR)
 	if err != nil {

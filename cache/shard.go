@@ -18,7 +18,7 @@ type shard struct {
 	dir  *Dir
 	id   uint64
 	mem  []byte
-	size int64 // bytes on disk, once sealed
+	size int64 // maximum size of the file; its size once the shard is sealed
 	refs atomic.Int64
 
 	sealed  atomic.Bool
@@ -41,17 +41,19 @@ type shard struct {
 type indexedEntry struct {
 	slot
 	shard *shard
-	state atomic.Uint32
+	state atomic.Uint32 // unchecked, intact or bad
 	// countedRound is shard.dropRound plus one at the last use of the entry; 0 means never used.
 	countedRound atomic.Uint32
 }
 
+// States of an indexedEntry.
 const (
-	unchecked = iota
+	unchecked = iota // its checksum was not verified in this process
 	intact
 	bad
 )
 
+// releaseRef releases one reference. Releasing the last one unmaps the file.
 func (s *shard) releaseRef() {
 	if s.refs.Add(-1) == 0 {
 		unmapFile(s.mem)
@@ -125,17 +127,18 @@ func (s *shard) noteUse(now int64) {
 	}
 }
 
+// writeModTime sets the modification time of the file, which is the time of the shard's last use.
 func (s *shard) writeModTime(now int64) {
 	t := time.Unix(0, now)
 	err := s.dir.root.Chtimes(shardFileName(s.dir.id, s.id, sealedSuffix), t, t)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.dir.dropShard(
-			s,
-		) // another process evicted it; its bytes stay on disk while they are mapped
+		// Another process evicted the shard. Its bytes stay on disk while they are mapped.
+		s.dir.dropShard(s)
 	}
 }
 
-// markDamaged makes the shard the first to be evicted, in all processes.
+// markDamaged makes the shard the first to be evicted. Other processes see it by its modification
+// time, which is set to 0.
 func (s *shard) markDamaged() {
 	if s.damaged.Swap(true) {
 		return

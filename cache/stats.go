@@ -4,16 +4,17 @@ package cache
 type Stats struct {
 	Dir    string `json:"dir"`
 	Budget int64  `json:"budget_bytes"` // as configured
-	// bytes that the budget and the file system allowed at the last scan
+	// The smaller of the budget and of what the file system could hold. It was computed when files
+	// were last created or evicted.
 	Limit int64 `json:"limit_bytes"`
-	// Bytes of the files of all processes at the last scan. Unsealed shards count with their
+	// Bytes of the files of all processes when Limit was computed. Unsealed shards count with their
 	// maximum size.
 	Bytes  int64 `json:"bytes"`
 	Shards int   `json:"shards"` // mapped by this process
 	// bytes of entries whose pages count as this process's memory
 	Mapped  int64 `json:"mapped_bytes"`
-	Peak    int64 `json:"mapped_peak_bytes"`
-	Entries int64 `json:"entries"` // known to this process
+	Peak    int64 `json:"mapped_peak_bytes"` // maximum of Mapped since Open
+	Entries int64 `json:"entries"`           // known to this process
 
 	Hits     int64 `json:"hits"`
 	Misses   int64 `json:"misses"`
@@ -31,7 +32,7 @@ type Stats struct {
 	// shards of dead writers that this process sealed
 	Recovered        int64 `json:"recovered_shards"`
 	RecoveredEntries int64 `json:"recovered_entries"`
-	// removed shards of dead writers, which had no entries
+	// shards of dead writers that were removed, because they had no entries or could not be sealed
 	RemovedLeftovers int64 `json:"removed_leftovers"`
 
 	Full    bool   `json:"full"`              // a Put found no space since Open

@@ -9,6 +9,5 @@ func populatePages([]byte) error { return nil }
 // dropPages does nothing, because the system reclaims pages of files by itself.
 func dropPages([]byte) {}
 
-// dataSeeker returns a function that returns off, because holes are not searched for on this
-// system.
+// dataSeeker returns a function that returns off. Holes are not searched for on this system.
 func dataSeeker(*os.File) func(int64) int64 { return func(off int64) int64 { return off } }

@@ -13,7 +13,7 @@ import (
 const populateRead = 22 // MADV_POPULATE_READ, Linux 5.14
 
 var (
-	noPopulate atomic.Bool // the kernel does not support populateRead
+	noPopulate atomic.Bool // set when the kernel rejects populateRead
 	page       = uintptr(os.Getpagesize())
 )
 
@@ -61,12 +61,14 @@ func readRange(from, to uintptr) error {
 	return nil
 }
 
-// dataSeeker returns a function that returns the first offset with data at or after off.
+// dataSeeker returns a function that returns the first offset with data at or after off, rounded
+// down to a multiple of align. If there is no more data, the function returns the end of the file.
+// If the system cannot find holes, the function returns off.
 func dataSeeker(f *os.File) func(int64) int64 {
 	return func(off int64) int64 {
-		const seekData = 3
+		const seekData = 3 // SEEK_DATA
 		at, err := f.Seek(off, seekData)
-		if errors.Is(err, syscall.ENXIO) {
+		if errors.Is(err, syscall.ENXIO) { // no data at or after off
 			end, err := f.Seek(0, io.SeekEnd)
 			if err != nil {
 				return off

@@ -18,8 +18,7 @@ func allocatedBytes(info os.FileInfo) int64             { return info.Size() }
 func fileSizeLimit() int64                              { return 1 << 62 }
 func populatePages([]byte) error                        { return nil }
 
-// dataSeeker returns a function that returns off, because holes are not searched for on this
-// system.
+// dataSeeker returns a function that returns off. Holes are not searched for on this system.
 func dataSeeker(*os.File) func(int64) int64 { return func(off int64) int64 { return off } }
 
 func dropPages([]byte) {}

@@ -25,8 +25,8 @@ type Added struct {
 	Name string `json:"column,omitempty"` // column in the file
 	// constant: a number, true or false, a text, or a list of numbers
 	Is json.RawMessage `json:"value,omitempty"`
-	// Rows are the plan's episodes when the feature was added. The file has one row for each of
-	// their rows.
+	// Rows holds the plan's episodes at the time when the feature was added. The file has one row
+	// for each of their rows.
 	Rows []Episode `json:"rows,omitempty"`
 	// Indices are the numbers of these episodes. The column episode_index of the file refers to
 	// them. If empty, episodes are numbered by position.
@@ -37,13 +37,14 @@ type Added struct {
 type addedColumn struct {
 	dtype      robocache.DType
 	shape      []int
-	data       []byte   // values of all rows, or the one constant
-	text       []string // replaces data if the feature is text
-	runs       map[[2]int]addedRun
+	data       []byte              // values of all rows, or the one constant
+	text       []string            // replaces data if the feature is text
+	runs       map[[2]int]addedRun // by source and episode
 	isConstant bool
 }
 
-// addedRun maps the rows of a source episode to a column: episode row from is column row row.
+// addedRun maps the rows of a source episode to a column. The value of episodeRow is in columnRow,
+// and the values of the next rows follow it.
 type addedRun struct{ episodeRow, columnRow int }
 
 func (c *addedColumn) featureKind() robocache.Kind {
@@ -53,7 +54,7 @@ func (c *addedColumn) featureKind() robocache.Kind {
 	return robocache.KindNumeric
 }
 
-// addFeature plans a new feature.
+// addFeature adds a new feature to the plan.
 func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
 		return misuse(
@@ -155,38 +156,43 @@ func (a *Added) readColumn(ctx context.Context) (_ *addedColumn, err error) {
 }
 
 // matchRows returns the dataset row of each row of a table. Rows are matched by index, by episode
-// and frame, or by order. Each dataset row must occur exactly once.
+// and frame, or by order. Each dataset row must occur exactly once. starts holds the first dataset
+// row of each episode.
 func (a *Added) matchRows(t *columns.Table, starts []int, total int) ([]int, error) {
 	known := robocache.Info{Episodes: len(a.Rows)}
 	known.NumberEpisodes(a.Indices)
 	out := make([]int, total)
 	seen := make([]bool, total)
 	for i := range out {
-		at := int64(i)
+		row := int64(i)
 		switch {
 		case t.Index != nil:
-			at = t.Index[i]
+			row = t.Index[i]
 		case t.Episode != nil:
 			e, k := t.Episode[i], t.Frame[i]
-			place, err := known.EpisodePosition(e)
-			if err != nil || k < 0 || k >= int64(a.Rows[place].To-a.Rows[place].From) {
+			position, err := known.EpisodePosition(e)
+			if err != nil || k < 0 || k >= int64(a.Rows[position].To-a.Rows[position].From) {
 				return nil, misuse(
 					robocache.Where{"row": i},
 					fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e),
 					"",
 				)
 			}
-			at = int64(starts[place]) + k
+			row = int64(starts[position]) + k
 		}
-		if at < 0 || at >= int64(total) || seen[at] {
+		if row < 0 || row >= int64(total) || seen[row] {
 			return nil, misuse(
 				robocache.Where{"row": i},
-				fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total),
-				"every row once",
+				fmt.Sprintf(
+					"add: the index %d is outside the %d rows, or occurs twice",
+					row,
+					total,
+				),
+				"name every row exactly once",
 			)
 		}
-		out[i] = int(at)
-		seen[at] = true
+		out[i] = int(row)
+		seen[row] = true
 	}
 	return out, nil
 }
@@ -198,7 +204,7 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 	if err := json.Unmarshal(a.Is, &v); err != nil {
 		return nil, err
 	}
-	number := func(x any) error {
+	appendNumber := func(x any) error {
 		f, ok := x.(float64)
 		if !ok {
 			return misuse(
@@ -232,19 +238,19 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 			)
 			break
 		}
-		if err := number(v); err != nil {
+		if err := appendNumber(v); err != nil {
 			return nil, err
 		}
 	case []any:
 		c.dtype = robocache.Float32
 		c.shape = []int{len(v)}
 		for _, x := range v {
-			if err := number(x); err != nil {
+			if err := appendNumber(x); err != nil {
 				return nil, err
 			}
 		}
-	default:
-		if err := number(v); err != nil {
+	default: // appendNumber returns the error
+		if err := appendNumber(v); err != nil {
 			return nil, err
 		}
 	}
@@ -254,7 +260,7 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 	return c, nil
 }
 
-// rowIndex returns the position in the column of a row of the result.
+// rowIndex returns the row of the column that holds the value of row r of the result.
 func (c *addedColumn) rowIndex(v *planDataset, r robocache.Row) (int, error) {
 	if c.isConstant {
 		return 0, nil
@@ -270,11 +276,11 @@ func (c *addedColumn) rowIndex(v *planDataset, r robocache.Row) (int, error) {
 func (c *addedColumn) gatherRows(v *planDataset, rows []robocache.Row, dst []byte) error {
 	size := len(dst) / max(1, len(rows))
 	for i, r := range rows {
-		at, err := c.rowIndex(v, r)
+		row, err := c.rowIndex(v, r)
 		if err != nil {
 			return err
 		}
-		copy(dst[i*size:(i+1)*size], c.data[at*size:])
+		copy(dst[i*size:(i+1)*size], c.data[row*size:])
 	}
 	return nil
 }

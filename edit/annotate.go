@@ -30,7 +30,7 @@ type Annotation struct {
 	ToS     *float64 `json:"to_s,omitempty"`
 	Text    string   `json:"text,omitempty"`  // default: Verb.Text
 	Style   string   `json:"style,omitempty"` // default: Verb.Key
-	line    int
+	line    int      // line of a CSV file; 0 if the annotation is not from one
 }
 
 // Language is a text of rows [From, To) of the source episode.
@@ -44,7 +44,7 @@ type Language struct {
 // languageStyle describes a style of LeRobot's language columns.
 type languageStyle struct{ column, role string }
 
-// languageStyles are the styles that annotate writes. Those of LeRobot that refer to a camera are
+// languageStyles are the styles that annotate writes. LeRobot's styles that refer to a camera are
 // left out.
 var languageStyles = map[string]languageStyle{
 	"subtask":      {write.LanguagePersistent, "assistant"},
@@ -54,8 +54,8 @@ var languageStyles = map[string]languageStyle{
 	"interjection": {write.LanguageEvents, "user"},
 }
 
-// annotate plans texts of rows.
-func (e *editor) annotate(ctx context.Context, v *Verb) error {
+// annotateRows adds texts about ranges of rows to the plan.
+func (e *editor) annotateRows(ctx context.Context, v *Verb) error {
 	list := v.Ranges
 	if v.From != "" {
 		b, err := os.ReadFile(v.From)
@@ -70,11 +70,11 @@ func (e *editor) annotate(ctx context.Context, v *Verb) error {
 		return misuse(nil, "annotate without ranges", "name a .csv or .json file with ranges")
 	}
 	info := e.numberedInfo()
-	added := map[int][]annotated{}
+	added := map[int][]resolvedAnnotation{}
 	for i := range list {
 		position, x, err := e.resolveAnnotation(ctx, info, v, &list[i])
 		if err != nil {
-			return withFile(robocache.At(err, list[i].place(i)), v.From)
+			return withFile(robocache.At(err, list[i].inputLocation(i)), v.From)
 		}
 		x.item = i
 		added[position] = append(added[position], x)
@@ -93,15 +93,15 @@ func (e *editor) annotate(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// place locates an annotation in its file or list.
-func (a *Annotation) place(item int) robocache.Where {
+// inputLocation returns the location of an annotation in its file or list, for messages.
+func (a *Annotation) inputLocation(item int) robocache.Where {
 	if a.line > 0 {
 		return robocache.Where{"episode": a.Episode, "line": a.line}
 	}
 	return robocache.Where{"episode": a.Episode, "item": item}
 }
 
-// withFile adds a file to an error, if there is one.
+// withFile adds the name of a file to err. It returns err unchanged if the name is empty.
 func withFile(err error, file string) error {
 	if file == "" {
 		return err
@@ -109,14 +109,14 @@ func withFile(err error, file string) error {
 	return robocache.At(err, robocache.Where{"file": file})
 }
 
-// annotated is a resolved annotation and its number in the input.
-type annotated struct {
+// resolvedAnnotation is an annotation with its rows in the source.
+type resolvedAnnotation struct {
 	Language
-	item int
+	item int // index in the input
 }
 
 // addLanguage adds texts. They replace the texts of their styles, unless keepsOthers is set.
-func (p *Episode) addLanguage(added []annotated, keepsOthers bool) {
+func (p *Episode) addLanguage(added []resolvedAnnotation, keepsOthers bool) {
 	p.Language, p.Replaced = slices.Clone(p.Language), slices.Clone(p.Replaced)
 	for _, x := range added {
 		if keepsOthers {
@@ -138,7 +138,7 @@ func (p *Episode) addLanguage(added []annotated, keepsOthers bool) {
 // source.
 func (e *editor) resolveAnnotation(
 	ctx context.Context, info *robocache.Info, v *Verb, a *Annotation,
-) (position int, x annotated, err error) {
+) (position int, x resolvedAnnotation, err error) {
 	x.Style = cmp.Or(a.Style, v.Key, "subtask")
 	x.Text = cmp.Or(a.Text, v.Text)
 	style, ok := languageStyles[x.Style]
@@ -157,9 +157,9 @@ func (e *editor) resolveAnnotation(
 	n := p.To - p.From
 	from, to := 0, n
 	if style.column == write.LanguageEvents {
-		to = -1
+		to = -1 // means that no end is given
 	}
-	row := func(rows *int, seconds *float64, at *int) error {
+	resolveBound := func(rows *int, seconds *float64, at *int) error {
 		switch {
 		case rows != nil:
 			*at = *rows
@@ -175,11 +175,12 @@ func (e *editor) resolveAnnotation(
 		}
 		return nil
 	}
-	if err := errors.Join(row(a.From, a.FromS, &from), row(a.To, a.ToS, &to)); err != nil {
+	err = errors.Join(resolveBound(a.From, a.FromS, &from), resolveBound(a.To, a.ToS, &to))
+	if err != nil {
 		return 0, x, err
 	}
 	if to < 0 {
-		to = from + 1 // an event
+		to = from + 1 // an event without an end has one row
 	}
 	if from < 0 || from >= to || to > n {
 		return 0, x, misuse(nil, fmt.Sprintf("rows %d to %d of %d", from, to, n),
@@ -189,9 +190,10 @@ func (e *editor) resolveAnnotation(
 	return position, x, nil
 }
 
-// checkOverlaps returns an error if two ranges of one style of an episode overlap. It sorts them.
-func checkOverlaps(all []annotated, list []Annotation) error {
-	slices.SortStableFunc(all, func(x, y annotated) int {
+// checkOverlaps returns an error if two ranges of one style of an episode overlap. It sorts all by
+// style and first row.
+func checkOverlaps(all []resolvedAnnotation, list []Annotation) error {
+	slices.SortStableFunc(all, func(x, y resolvedAnnotation) int {
 		return cmp.Or(strings.Compare(x.Style, y.Style), cmp.Compare(x.From, y.From))
 	})
 	for i := 1; i < len(all); i++ {
@@ -199,16 +201,17 @@ func checkOverlaps(all []annotated, list []Annotation) error {
 		if x.Style != before.Style || x.From >= before.To {
 			continue
 		}
-		other := list[before.item].place(before.item)
+		other := list[before.item].inputLocation(before.item)
 		delete(other, "episode")
-		return misuse(list[x.item].place(x.item),
+		return misuse(list[x.item].inputLocation(x.item),
 			fmt.Sprintf("the range %q overlaps the range %q of %s", x.Text, before.Text, other),
 			"ranges of one style must not overlap")
 	}
 	return nil
 }
 
-// parseAnnotations reads annotations: a JSON list, the answer of find, or CSV with a header.
+// parseAnnotations parses annotations: a JSON list, the JSON output of 'robocache find', or CSV
+// with a header.
 func parseAnnotations(b []byte) (list []Annotation, err error) {
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	switch first := bytes.TrimSpace(b); {
@@ -242,7 +245,7 @@ func parseAnnotations(b []byte) (list []Annotation, err error) {
 		if err != nil {
 			return nil, malformedCSV(r, err)
 		}
-		a, err := annotationOf(header, record)
+		a, err := parseCSVLine(header, record)
 		a.line, _ = r.FieldPos(0)
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"line": a.line})
@@ -254,7 +257,7 @@ func parseAnnotations(b []byte) (list []Annotation, err error) {
 // annotationColumns are the columns of a CSV file.
 var annotationColumns = []string{"episode", "from", "to", "from_s", "to_s", "text", "style"}
 
-// malformedCSV returns the error of a line that is no CSV.
+// malformedCSV returns the error for a line that is not valid CSV.
 func malformedCSV(r *csv.Reader, err error) error {
 	line := 0
 	var parse *csv.ParseError
@@ -264,8 +267,8 @@ func malformedCSV(r *csv.Reader, err error) error {
 	return robocache.Malformed("edit", robocache.Where{"line": line}, "").WithCause(err)
 }
 
-// annotationOf reads a line of a CSV file. Empty fields are absent.
-func annotationOf(header, record []string) (a Annotation, err error) {
+// parseCSVLine parses a line of a CSV file. An empty field counts as absent.
+func parseCSVLine(header, record []string) (a Annotation, err error) {
 	hasEpisode := false
 	for i, name := range header {
 		text := strings.TrimSpace(record[i])
@@ -286,7 +289,8 @@ func annotationOf(header, record []string) (a Annotation, err error) {
 		default:
 			whole, err = strconv.ParseInt(text, 10, 64)
 		}
-		if err != nil || seconds-seconds != 0 {
+		isFinite := seconds-seconds == 0 // false for NaN and infinity
+		if err != nil || !isFinite {
 			return a, misuse(robocache.Where{"column": name}, "no number: "+strconv.Quote(text), "")
 		}
 		row := int(whole)

@@ -70,7 +70,7 @@ func (v *planDataset) Carried(
 		}
 	}
 	if b := files["meta/modality.json"]; b != nil {
-		if files["meta/modality.json"], err = v.renamedModality(b); err != nil {
+		if files["meta/modality.json"], err = v.renameInModality(b); err != nil {
 			return files, info, err
 		}
 	}
@@ -85,13 +85,13 @@ func (v *planDataset) Carried(
 	return files, info, nil
 }
 
-// readSourceFile reads a file of a source. It returns nil if the file does not exist.
+// readSourceFile returns the content of a file of a source, or nil if the file does not exist.
 func (v *planDataset) readSourceFile(
 	ctx context.Context,
 	s store.Store,
 	name string,
 ) ([]byte, error) {
-	b, err := store.ReadFile(ctx, s, name, maxEdits)
+	b, err := store.ReadFile(ctx, s, name, maxMetaBytes)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, nil
 	}
@@ -101,8 +101,8 @@ func (v *planDataset) readSourceFile(
 	return b, nil
 }
 
-// renamedModality replaces renamed columns in GR00T's modality.json.
-func (v *planDataset) renamedModality(b []byte) ([]byte, error) {
+// renameInModality returns GR00T's modality.json with the new names of renamed features.
+func (v *planDataset) renameInModality(b []byte) ([]byte, error) {
 	names := map[string]string{}
 	for _, k := range v.plan.Keys {
 		if k.Added == nil && k.From[0] != "" && k.From[0] != k.Key {

@@ -23,15 +23,15 @@ type Choice struct {
 	Label string `json:"label,omitempty"` // selects only the flags with this label
 	// Where is an expression of package query, such as length < 30 or max(action[gripper]) > 1.2.
 	Where string `json:"where,omitempty"`
-	// selects the episodes for which the conditions do not hold
+	// selects the other episodes: those for which at least one condition does not hold
 	Invert bool `json:"invert,omitempty"`
 }
 
 // isSet reports whether the choice has a condition.
 func (c *Choice) isSet() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
 
-// numberedInfo returns an Info with the numbers of the plan's episodes. Messages and choices use
-// them.
+// numberedInfo returns an Info that holds only the numbers of the plan's episodes. It converts
+// between these numbers, by which messages and choices name episodes, and positions in the plan.
 func (e *editor) numberedInfo() *robocache.Info {
 	info := &robocache.Info{URI: e.srcs[0].Info().URI, Episodes: len(e.plan.Episodes)}
 	info.NumberEpisodes(e.plan.episodeNumbers(e.srcs))
@@ -58,7 +58,7 @@ func (e *editor) flagsWithLabel(
 	if err := robocache.At(file.Choose(label), robocache.Where{"file": path}); err != nil {
 		return nil, err
 	}
-	return e.placeFlags(ctx, path, file, v)
+	return e.locateFlags(ctx, path, file, v)
 }
 
 // readFlagFile reads a file of flags and checks that it belongs to the source.
@@ -70,7 +70,7 @@ func (e *editor) readFlagFile(ctx context.Context, path string) (*flags.File, er
 	if len(e.srcs) > 1 {
 		return nil, misuse(
 			robocache.Where{"file": path},
-			"flags are of one dataset: edit it before it is merged",
+			"flags belong to one dataset: apply them before the merge",
 			"",
 		)
 	}
@@ -80,23 +80,23 @@ func (e *editor) readFlagFile(ctx context.Context, path string) (*flags.File, er
 	return file, nil
 }
 
-// placeFlags returns the flags of a file with their positions in the plan.
-func (e *editor) placeFlags(
+// locateFlags returns the flags of a file with their positions in the plan.
+func (e *editor) locateFlags(
 	ctx context.Context,
 	path string,
 	file *flags.File,
 	v *planDataset,
 ) (out []planFlag, err error) {
-	places := map[int64]int{}
+	positions := map[int64]int{}
 	for i, p := range v.plan.Episodes {
 		episode, err := e.srcs[0].Episode(ctx, p.Episode)
 		if err != nil {
 			return out, err
 		}
-		places[episode.Index] = i
+		positions[episode.Index] = i
 	}
 	for _, f := range file.Flags {
-		i, ok := places[f.Episode]
+		i, ok := positions[f.Episode]
 		switch {
 		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
 			return out, misuse(
@@ -106,8 +106,9 @@ func (e *editor) placeFlags(
 			)
 		case ok:
 			out = append(out, planFlag{i, f.Label, f.Rows})
-		// An earlier verb may have deleted the episode.
 		default:
+			// An earlier verb may have deleted the episode. It is an error only if the source does
+			// not have the episode either.
 			_, err := e.srcs[0].Info().EpisodePosition(f.Episode)
 			if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
 				return out, err
@@ -118,7 +119,7 @@ func (e *editor) placeFlags(
 }
 
 // chooseEpisodes returns the positions in the plan that a choice selects. If the choice lists
-// episode numbers, the result has their order.
+// episode numbers, the positions are in the order of that list.
 func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) ([]int, error) {
 	if c.Label != "" && c.Flags == "" {
 		return nil, misuse(
@@ -245,8 +246,8 @@ func keepMatching(positions []int, matches func(i int) (bool, error)) (out []int
 	return out, nil
 }
 
-// flaggedPositions returns the positions of the flagged episodes. A flag of single rows is an
-// error.
+// flaggedPositions returns the positions of the flagged episodes. It returns an error if a flag
+// marks only some rows of an episode.
 func (e *editor) flaggedPositions(
 	ctx context.Context,
 	c *Choice,

@@ -10,9 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// unchangedFiles returns the source files that make up the whole result, if it can be copied file
-// by file. That is possible if each recording is either kept as it is, with all episodes in order,
-// or left out. It returns nil if a writer must write the result.
+// unchangedFiles returns the source files that make up the whole result, if the result can be
+// copied file by file. This is possible if each recording is either left out or kept with all its
+// episodes unchanged and in order. Otherwise it returns nil, and a writer must write the result.
 func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Entry) {
 	src := e.srcs[0]
 	recording := src.Capabilities().Recording
@@ -54,17 +54,17 @@ func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Ent
 	}
 	listed := map[string]bool{}
 	for _, f := range list {
-		recorded, kept := false, false
+		inRecording, inKept := false, false
 		for at := f.Name; ; at = path.Dir(at) { // a recording is a file or a folder
-			recorded = recorded || all[at] > 0
-			kept = kept || left[at] > 0
+			inRecording = inRecording || all[at] > 0
+			inKept = inKept || left[at] > 0
 			listed[at] = true
 			if at == "." {
 				break
 			}
 		}
-		// An edit in place keeps files that belong to no recording.
-		if kept || !recorded && (e.req.InPlace || slices.Contains(carriedFiles, f.Name)) {
+		// Of the files that belong to no recording, an edit in place keeps all.
+		if inKept || !inRecording && (e.req.InPlace || slices.Contains(carriedFiles, f.Name)) {
 			files = append(files, f)
 		}
 	}

@@ -69,9 +69,9 @@ func isUnfixable(f *robocache.Finding) bool {
 	return unfixableCodes[f.Code]
 }
 
-// Fix plans a dataset without the findings that an edit can remove. It writes the dataset unless
-// the request is a dry run. look sets how closely the source and the result are examined. If
-// dropBad is set, episodes with other findings are removed.
+// Fix rewrites a dataset without the findings that an edit can remove, or only plans this if the
+// request is a dry run. look holds the options with which the source and the result are diagnosed.
+// If dropBad is set, Fix also deletes episodes with findings that an edit cannot remove.
 func Fix(
 	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
@@ -95,8 +95,9 @@ func Fix(
 		return out, nil
 	}
 	report, err := Run(ctx, out.repairRequest(req))
-	reportsError := req.DryRun && !robocache.IsFatal(err) // as the result of the dry run
-	if err != nil && reportsError {
+	// A dry run reports in its result why the edit is not possible.
+	isResult := req.DryRun && !robocache.IsFatal(err)
+	if err != nil && isResult {
 		out.Error = err.Error()
 		return out, nil
 	}
@@ -131,7 +132,7 @@ func (out *Fixed) examineSource(
 	}
 	for _, f := range findings {
 		switch {
-		// training needs statistics
+		// Other infos are ignored, but training needs statistics.
 		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats":
 		case isUnfixable(&f):
 			out.Beyond = append(out.Beyond, f)
@@ -205,7 +206,7 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 			add(position)
 		}
 	}
-	// A finding may count several episodes of a file and name only the first.
+	// A finding may count several episodes of a file and name only the first, so read all episodes.
 	isDamaged := slices.ContainsFunc(found, func(f robocache.Finding) bool {
 		return f.Severity == robocache.SeverityError
 	})

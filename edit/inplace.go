@@ -41,11 +41,13 @@ type editSite struct {
 	lock         *os.File
 }
 
+// entryPath returns the path of an entry next to the dataset, or of the dataset itself if what is
+// empty.
 func (s *editSite) entryPath(what string) string {
 	if what == "" {
 		return filepath.Join(s.parent, s.name)
 	}
-	if what == entryNew { // writers look at the extension
+	if what == entryNew { // some writers need the extension of the dataset
 		what += filepath.Ext(s.name)
 	}
 	return filepath.Join(s.parent, "."+s.name+".robocache-"+what)
@@ -59,7 +61,8 @@ const (
 	// entryMovedOut is the old dataset between two renames, if the file system cannot exchange
 	// folders.
 	entryMovedOut = "out"
-	// which dataset is old and which is new; exists from before the exchange until the end
+	// entryJournal records which dataset is old and which is new. It exists from before the
+	// exchange until the edit ends.
 	entryJournal     = "journal"
 	entryUndo        = "undo"      // the old dataset
 	entryUndoJournal = "undo.json" // the journal of the last edit
@@ -70,15 +73,15 @@ const (
 type editJournal struct {
 	Old uint64 `json:"old_inode"`
 	New uint64 `json:"new_inode"`
-	// of the old dataset: size, modification time and checksum
+	// size, modification time and checksum of each file of the old dataset
 	Files map[string]string `json:"files"`
 }
 
 // renameat2 is a variable so that tests can replace it.
 var renameat2 = unix.Renameat2
 
-// beforeStep is called before each step that changes the state after a kill. Tests kill the process
-// there.
+// beforeStep is called before each step after which recovery from a kill differs. Tests kill the
+// process there.
 var beforeStep = func(string) {}
 
 // lockSite locks a local dataset for editing. If another process holds the lock, it returns a
@@ -314,7 +317,8 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			fmt.Sprintf(
-				"%d files that are no part of a dataset are in %s alone, until the next edit: %s",
+				"%d files that do not belong to the dataset are kept only in %s, until the next "+
+					"edit: %s",
 				len(lost),
 				s.entryPath(entryUndo),
 				strings.Join(lost[:min(5, len(lost))], ", "),
@@ -438,17 +442,16 @@ func (e *editor) verifyResult(ctx context.Context, s *editSite) error {
 	if len(found) == 0 {
 		return nil
 	}
-	was, err := errorFindings(ctx, e.srcs[0])
+	oldErrors, err := errorFindings(ctx, e.srcs[0])
 	if err != nil {
 		return err
 	}
 	for code, msg := range found {
-		if _, ok := was[code]; !ok {
+		if _, ok := oldErrors[code]; !ok {
 			return robocache.Malformed(
 				"edit",
 				robocache.Where{"dataset": s.entryPath("")},
-				"the result has an error that the dataset has not, and did not take its place: "+
-					"%s: %s",
+				"the dataset was not replaced, because the result has a new error: %s: %s",
 				code,
 				msg,
 			)
@@ -476,11 +479,11 @@ func errorFindings(ctx context.Context, ds robocache.Dataset) (map[string]string
 	return out, nil
 }
 
-// The messages of recoverEdit.
+// Messages that recoverEdit returns.
 const (
-	messageDone       = "the edit is done; 'robocache edit undo' takes it back"
-	messageRolledBack = "the edit is taken back: the dataset is as it was"
-	messageUndone     = "the undo is done: the dataset is as it was before the edit"
+	messageDone       = "the edit was completed; 'robocache edit undo' undoes it"
+	messageRolledBack = "the edit was rolled back: the dataset is unchanged"
+	messageUndone     = "the undo was completed: the dataset is as it was before the edit"
 )
 
 // The checksums of a dataset of up to wholeBytes cover whole files. In a larger dataset they cover
@@ -491,11 +494,11 @@ const (
 	sampleBytes  = 64 << 10
 )
 
-// checksumFile is a file below a folder and its checksum.
+// checksumFile is a file below a folder with its checksum.
 type checksumFile struct {
 	fs.FileInfo
 	path string
-	sum  string
+	sum  string // size, modification time and SHA-256 as text
 }
 
 // checksums returns the size, modification time and checksum of every file below a folder, by path.
@@ -562,7 +565,8 @@ func (f *checksumFile) sumContents(sampled bool) error {
 	return nil
 }
 
-// hashFile adds a file of size bytes to a hash: all of it, or evenly spaced blocks and the last one.
+// hashFile adds a file of size bytes to a hash: all of it, or evenly spaced blocks and the last
+// one.
 func hashFile(h io.Writer, in *os.File, size int64, sampled bool) error {
 	step := size / sampleBlocks
 	if !sampled || step <= sampleBytes {

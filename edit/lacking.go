@@ -7,16 +7,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// refuseLacking returns an error if an episode of the result lacks a stream. It is for formats that
-// keep the same streams in every episode. The hint deletes these episodes and those that are
-// already deleted.
-func (v *planDataset) refuseLacking(deleted []int64) error {
+// checkAllStreams returns an error if an episode of the result lacks a stream. It is called for
+// formats whose episodes must all have the same streams. The hint names a command that deletes the
+// lacking episodes of one source. Its list includes the episodes that the request already deletes,
+// so that the command can replace the request.
+func (v *planDataset) checkAllStreams(deleted []int64) error {
 	var where robocache.Where
 	source := 0
 	numbers := slices.Clone(deleted)
 	for e, p := range v.plan.Episodes {
 		if where != nil && p.Source != source {
-			continue
+			continue // the hint is for the source of the first lacking episode
 		}
 		i := slices.IndexFunc(
 			v.info.Features,
@@ -41,11 +42,11 @@ func (v *planDataset) refuseLacking(deleted []int64) error {
 	}
 	slices.Sort(numbers)
 	numbers = slices.Compact(numbers)
-	left := robocache.Info{Episodes: len(numbers)}
-	left.NumberEpisodes(numbers)
+	toDelete := robocache.Info{Episodes: len(numbers)}
+	toDelete.NumberEpisodes(numbers)
 	hint := "leave the stream out: " + robocache.Command("edit remove") + "; or such episodes: " +
 		robocache.Command("edit delete")
-	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
+	if ranges := toDelete.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
 		hint = "leave such episodes out: " +
 			robocache.Command("edit delete --episodes=%s", ranges) + "; or the stream: " +
 			robocache.Command("edit remove")

@@ -20,8 +20,9 @@ func (p *Plan) isAnnotated() bool {
 	return slices.ContainsFunc(p.Episodes, func(e Episode) bool { return len(e.Language) > 0 })
 }
 
-// languageTexts changes the source's rows of a language column as the plan says.
-func (v *planDataset) languageTexts(key string, rows []robocache.Row, texts []string) error {
+// applyLanguage applies the plan to rows of a language column. It changes texts, which holds the
+// JSON lists of the source.
+func (v *planDataset) applyLanguage(key string, rows []robocache.Row, texts []string) error {
 	last, source, changed := -1, "", ""
 	for i, r := range rows {
 		p, err := v.planEpisode(r.Episode)
@@ -33,7 +34,7 @@ func (v *planDataset) languageTexts(key string, rows []robocache.Row, texts []st
 			continue
 		}
 		if isPersistent && r.Episode == last && texts[i] == source {
-			texts[i] = changed // all rows of an episode have one list
+			texts[i] = changed // all rows of an episode have the same list
 			continue
 		}
 		var items []write.LanguageItem
@@ -66,7 +67,7 @@ func (p *Episode) isReplaced(x write.LanguageItem) bool {
 }
 
 // persistentItems returns the items of an episode: those of the source that the plan keeps, and the
-// planned ones. Timestamps are those of rows at fps.
+// planned ones. The timestamp of a row is its distance from the first planned row at the rate fps.
 func (p *Episode) persistentItems(source []write.LanguageItem, fps float64) []write.LanguageItem {
 	timeOf := func(row int) float64 { return float64(float32(float64(row-p.From) / fps)) }
 	kept := p.trimItems(slices.DeleteFunc(slices.Clone(source), p.isReplaced), fps)
@@ -105,14 +106,14 @@ func (p *Episode) persistentItems(source []write.LanguageItem, fps float64) []wr
 	return out
 }
 
-// trimItems moves the items to the start of the planned rows. Of the items before it, those that are
-// active there stay.
+// trimItems shifts the timestamps of items so that the first planned row has time 0. It drops the
+// items before that row, except those that are still active there. These get time 0.
 func (p *Episode) trimItems(items []write.LanguageItem, fps float64) (out []write.LanguageItem) {
 	if p.From == 0 {
 		return items
 	}
 	start := float64(float32(float64(p.From) / fps))
-	active := map[string]float64{} // timestamp of the active items of a style
+	active := map[string]float64{} // by style: timestamp of the items that are active at start
 	for _, x := range items {
 		if t := timestampOf(x); t <= start {
 			style := textOf(x.Style)
@@ -159,7 +160,7 @@ func timestampOf(x write.LanguageItem) float64 {
 	return *x.Timestamp
 }
 
-// textOf returns a text that may be null.
+// textOf returns *s, or "" if s is nil.
 func textOf(s *string) string {
 	if s == nil {
 		return ""

@@ -31,8 +31,8 @@ func resampleSource(
 	return view, nil
 }
 
-// mergeSources joins the sources. Episodes follow each other source by source, features are matched
-// by key, and tasks by text.
+// mergeSources plans the merged sources. The episodes of each source follow those of the previous
+// one. Features are matched by key, and tasks by text.
 func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 	if v.Keys != "" && !slices.Contains([]string{"strict", "intersection", "union"}, v.Keys) {
 		return misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union")
@@ -49,8 +49,8 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 	if err := e.mergeKeys(v, order); err != nil {
 		return err
 	}
-	// If a source has its own mask for a stream, the mask of the result also marks the sources that
-	// lack the stream.
+	// If some source stores the mask of a stream as a column, that column of the result also marks
+	// the sources that lack the stream. Mark both the stream and its mask column.
 	keys := e.plan.Keys
 	for i := range keys {
 		key := keys[i].Key
@@ -62,7 +62,7 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// resampleSources replaces the sources by views at one rate, and plans these.
+// resampleSources replaces the sources by views at one rate, and the plan by a plan of these views.
 func (e *editor) resampleSources(ctx context.Context, rate string) error {
 	hz, err := robocache.RateOf(rate)
 	if err != nil {
@@ -88,8 +88,8 @@ func (e *editor) resampleSources(ctx context.Context, rate string) error {
 	return nil
 }
 
-// checkMergeable returns an error if two sources are the same dataset or have different rates. It
-// notes robots of different types.
+// checkMergeable returns an error if two sources are the same dataset or have different rates. If
+// the robot types differ, it adds a note to the plan.
 func (e *editor) checkMergeable() error {
 	p := e.plan
 	first := e.srcs[0].Info()
@@ -108,7 +108,7 @@ func (e *editor) checkMergeable() error {
 			return misuse(
 				robocache.Where{"dataset": info.URI},
 				fmt.Sprintf(
-					"merge: %s rows a second, those of %s have %s",
+					"merge: %s rows per second, but %s has %s",
 					info.FPS,
 					first.URI,
 					first.FPS,
@@ -138,11 +138,11 @@ func (e *editor) sourceKeys() (order []string) {
 	return order
 }
 
-// mergeKeys sets the keys of the plan.
+// mergeKeys sets the keys of the plan. order lists the keys of all sources.
 func (e *editor) mergeKeys(v *Verb, order []string) error {
 	e.plan.Keys = nil
 	for _, key := range order {
-		k, err := e.commonKey(v, key)
+		k, err := e.mergeKey(v, key)
 		if err != nil {
 			return err
 		}
@@ -165,8 +165,9 @@ func squeezedShape(f *robocache.Feature) []int {
 	return slices.DeleteFunc(slices.Clone(f.Shape), func(n int) bool { return n == 1 })
 }
 
-// commonKey returns a key of the result, or nil if the key is left out.
-func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
+// mergeKey returns the key of the result that is called key in the sources, or nil if the result
+// leaves it out.
+func (e *editor) mergeKey(v *Verb, key string) (*Key, error) {
 	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
 	var first *robocache.Feature
 	var lacks []string // URIs of the sources without the key
@@ -184,7 +185,7 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 			continue
 		}
 		where := robocache.Where{"dataset": ds.Info().URI, "stream": key}
-		if err := checkSameKind(first, f, where); err != nil {
+		if err := checkCompatible(first, f, where); err != nil {
 			return nil, err
 		}
 		order, err := channelOrder(first, f, where)
@@ -211,7 +212,7 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 	if len(lacks) == 0 {
 		return k, nil
 	}
-	keep, err := e.keepsLackedKey(v, first, lacks)
+	keep, err := e.keepsPartialKey(v, first, lacks)
 	if err != nil || !keep {
 		return nil, err
 	}
@@ -223,12 +224,12 @@ func isCamera(f *robocache.Feature) bool {
 	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
 }
 
-// checkSameKind returns an error if the values of f, a feature of a later source, cannot follow
-// those of first. where is the place of f.
-func checkSameKind(first, f *robocache.Feature, where robocache.Where) error {
+// checkCompatible returns an error if the values of f and first, features with the same key in two
+// sources, cannot be in one feature. where is the location of f.
+func checkCompatible(first, f *robocache.Feature, where robocache.Where) error {
 	camera := isCamera(f)
 	sameSize := f.Width == first.Width && f.Height == first.Height
-	bothDepth := (f.Depth == nil) == (first.Depth == nil)
+	sameDepth := (f.Depth == nil) == (first.Depth == nil)
 	switch {
 	case f.Kind != first.Kind, f.DType != first.DType && !camera:
 		return misuse(
@@ -242,7 +243,7 @@ func checkSameKind(first, f *robocache.Feature, where robocache.Where) error {
 			),
 			"remove or rename the feature in one of them",
 		)
-	case camera && (!sameSize || !bothDepth):
+	case camera && (!sameSize || !sameDepth):
 		return misuse(
 			where,
 			fmt.Sprintf(
@@ -255,7 +256,7 @@ func checkSameKind(first, f *robocache.Feature, where robocache.Where) error {
 			robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height),
 		)
 	case camera && f.Depth != nil && *f.Depth != *first.Depth:
-		return misuse(where, "merge: the depth is coded otherwise", "convert one of them")
+		return misuse(where, "merge: the depth is encoded differently", "convert one of them")
 	case !camera && !slices.Equal(squeezedShape(f), squeezedShape(first)):
 		return misuse(
 			where,
@@ -275,11 +276,11 @@ func channelOrder(first, f *robocache.Feature, where robocache.Where) (order []i
 		return nil, nil
 	}
 	for _, name := range want {
-		at := slices.Index(have, name)
-		if slices.Contains(order, at) {
-			at = -1 // two channels have the same name
+		i := slices.Index(have, name)
+		if slices.Contains(order, i) {
+			i = -1 // two channels have the same name
 		}
-		order = append(order, at)
+		order = append(order, i)
 	}
 	if slices.Contains(order, -1) {
 		return nil, misuse(
@@ -291,9 +292,9 @@ func channelOrder(first, f *robocache.Feature, where robocache.Where) (order []i
 	return order, nil
 }
 
-// keepsLackedKey reports whether the result has the key of first, which some sources lack. It notes
-// the decision.
-func (e *editor) keepsLackedKey(v *Verb, first *robocache.Feature, lacks []string) (bool, error) {
+// keepsPartialKey reports whether the result keeps the key of first, which some sources lack. It
+// adds a note about the decision to the plan.
+func (e *editor) keepsPartialKey(v *Verb, first *robocache.Feature, lacks []string) (bool, error) {
 	key := first.Key
 	where := robocache.Where{"dataset": lacks[0], "stream": key}
 	switch v.Keys {
@@ -307,7 +308,7 @@ func (e *editor) keepsLackedKey(v *Verb, first *robocache.Feature, lacks []strin
 		if isCamera(first) && !v.Black {
 			return false, misuse(where, "merge: the dataset does not have the camera",
 				robocache.Option("black", true)+
-					" gives it black frames; keys intersection leaves the camera out")
+					" fills in black frames; keys intersection leaves the camera out")
 		}
 		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+
 			": its rows are zeros there, and "+key+robocache.ValidSuffix+" is false")
@@ -316,6 +317,6 @@ func (e *editor) keepsLackedKey(v *Verb, first *robocache.Feature, lacks []strin
 	return false, misuse(
 		where,
 		"merge: the dataset does not have the feature",
-		"keys intersection leaves it out, keys union fills it up",
+		"keys intersection leaves it out, keys union fills it with zeros",
 	)
 }

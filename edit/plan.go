@@ -75,11 +75,12 @@ type Key struct {
 	// From is the key in each source. An empty key means that the source lacks the feature: its
 	// rows are zeros, and "<key>.valid" is false.
 	From []string `json:"from"`
-	// Order gives, for each source, the source channel of each channel of the result. nil keeps the
-	// order.
+	// Order holds, for each source, the source channel of each channel of the result. nil keeps the
+	// order of the source.
 	Order [][]int `json:"order,omitempty"`
-	// Ones is true if the key is a mask that some source lacks. For such a source, the mask is 1 in
-	// all rows if the source has the masked stream, and 0 otherwise.
+	// Ones is set for a mask column "<key>.valid" and for the stream that it masks. For a source
+	// without the mask column, the mask is 1 in all rows if the source has the stream, and 0
+	// otherwise.
 	Ones  bool   `json:"ones,omitempty"`
 	Added *Added `json:"added,omitempty"`
 }
@@ -98,18 +99,17 @@ type Video struct {
 
 // The choices of Request.Cut.
 const (
-	// CutHidden also copies up to maxHidden frames before and after the cut. No row shows them.
-	// Longer distances are handled as in CutExact.
+	// CutHidden also copies up to maxHidden frames outside the cut, which no row refers to. If more
+	// frames were needed, it encodes as CutExact does.
 	CutHidden = "hidden"
-	CutExact  = "exact" // encodes what cannot be copied
+	CutExact  = "exact" // encodes the frames that cannot be copied
 	CutSnap   = "snap"  // moves the cut to where frames can be copied
 )
 
 // maxHidden is the maximum number of hidden frames at a cut.
 const maxHidden = 16
 
-// newPlan returns a plan of all episodes of the sources, with the features of the first. Verbs
-// change it.
+// newPlan returns a plan of all episodes of the sources, with the features of the first source.
 func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
 	for i, ds := range srcs {
@@ -142,8 +142,8 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 }
 
 // episodeNumbers returns the numbers by which verbs and messages name the plan's episodes. With one
-// source they are its indices. With several sources they are positions in the merged dataset. Verbs
-// do not change them.
+// source they are episode indices of the source. With several sources they are positions in the
+// merged dataset. An episode keeps its number if earlier verbs delete or reorder episodes.
 func (p *Plan) episodeNumbers(srcs []robocache.Dataset) []int64 {
 	out := make([]int64, len(p.Episodes))
 	if len(srcs) == 1 {
@@ -175,8 +175,8 @@ func (p *Plan) clone() *Plan {
 	return &q
 }
 
-// datasetFingerprint identifies the contents and the edits of a dataset. It does not depend on the
-// location.
+// datasetFingerprint returns a hash of the contents and the edits of a dataset. It does not depend
+// on the location of the dataset.
 func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info := ds.Info()
 	h := sha256.New()
@@ -201,15 +201,15 @@ func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, erro
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
-		if b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits); err == nil {
+		if b, err := store.ReadFile(ctx, s.Store(), editsName, maxMetaBytes); err == nil {
 			_, _ = h.Write(b)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// keyIndex returns the index of a feature of the result. purpose is a verb such as rename: without
-// the feature, the error says that there is no feature of this name to rename.
+// keyIndex returns the index of a feature of the result. If there is no such feature, the error
+// mentions purpose, a verb such as rename.
 func (p *Plan) keyIndex(name, purpose string) (int, error) {
 	i := slices.IndexFunc(p.Keys, func(k Key) bool { return k.Key == name })
 	if i < 0 {
@@ -252,7 +252,7 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 		inSource := hasSource && e.Episode >= 0 && e.Episode < p.Sources[e.Source].Episodes
 		hasRows := e.From >= 0 && e.To > e.From
 		if !inSource || !hasRows {
-			msg := fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)
+			msg := fmt.Sprintf("episode %d of the plan is not in its source: %+v", i, e)
 			return nil, bad(nil, msg)
 		}
 	}
@@ -273,7 +273,8 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 }
 
 // composeWith adds the changes of q, a later plan of the same sources. The result has the episodes,
-// rows and features that both plans keep. Tasks and video follow q.
+// rows and features that both plans keep. Changes of tasks by q are applied after those of p. The
+// video encoding of q replaces that of p.
 func (p *Plan) composeWith(q *Plan) error {
 	same := func(a, b Source) bool { return a.Fingerprint == b.Fingerprint }
 	if !slices.EqualFunc(p.Sources, q.Sources, same) {
@@ -303,14 +304,14 @@ func (p *Plan) composeWith(q *Plan) error {
 // composeEpisodes returns the episodes that two plans of the same sources keep, with the changes of
 // both.
 func composeEpisodes(earlier, later []Episode) (out []Episode) {
-	type place struct{ source, episode int }
-	laterAt := map[place][]Episode{}
+	type sourceEpisode struct{ source, episode int }
+	laterOf := map[sourceEpisode][]Episode{}
 	for _, e := range later {
-		at := place{e.Source, e.Episode}
-		laterAt[at] = append(laterAt[at], e)
+		id := sourceEpisode{e.Source, e.Episode}
+		laterOf[id] = append(laterOf[id], e)
 	}
 	for _, e := range earlier {
-		for _, next := range laterAt[place{e.Source, e.Episode}] {
+		for _, next := range laterOf[sourceEpisode{e.Source, e.Episode}] {
 			both := e.intersect(next)
 			if both.From < both.To {
 				out = append(out, both)
@@ -320,7 +321,8 @@ func composeEpisodes(earlier, later []Episode) (out []Episode) {
 	return out
 }
 
-// intersect returns the rows that both episodes have, with the changes of e and then those of next.
+// intersect returns an episode of the rows that both episodes have. The changes of e are applied
+// before those of next. Both must be of the same source episode.
 func (e Episode) intersect(next Episode) Episode {
 	e.From = max(e.From, next.From)
 	e.To = min(e.To, next.To)
@@ -340,8 +342,8 @@ func (e Episode) intersect(next Episode) Episode {
 	return e
 }
 
-// composeKeys returns the keys that two plans of the same sources keep, with the names and the added
-// keys of both.
+// composeKeys returns the keys that two plans of the same sources keep, with the names and the
+// added keys of both.
 func composeKeys(earlier, later []Key) (out []Key, err error) {
 	source := func(k Key) string { return strings.Join(k.From, "\x00") }
 	for _, k := range earlier {
@@ -406,7 +408,7 @@ func (p *Plan) checkResult() error {
 	return nil
 }
 
-// misuse returns an ErrMisuse of this package.
+// misuse returns an error of class ErrMisuse for the operation "edit".
 func misuse(where robocache.Where, msg, hint string) error {
 	return robocache.Misuse("edit", where, "%s", msg).WithHint("%s", hint)
 }

@@ -19,9 +19,10 @@ type PSNR struct {
 	Frames int `json:"frames"`
 }
 
+// Limits of the frames that are compared for each camera.
 const (
 	psnrFrames = 64
-	psnrBytes  = 256 << 20
+	psnrBytes  = 256 << 20 // decoded frames of the source, as RGB
 )
 
 // comparePSNR compares the encoded frames of a result with the source, for each camera. Depth is
@@ -45,8 +46,8 @@ func (v *planDataset) comparePSNR(
 		if source == nil || source.Kind != robocache.KindVideo {
 			continue
 		}
-		was, is := encodedRows(w, &f)
-		p, err := v.cameraPSNR(ctx, ds, &f, was, is)
+		sourceRows, resultRows := encodedRows(w, &f)
+		p, err := v.cameraPSNR(ctx, ds, &f, sourceRows, resultRows)
 		if err != nil {
 			return nil, err
 		}
@@ -57,9 +58,13 @@ func (v *planDataset) comparePSNR(
 	return out, nil
 }
 
-// encodedRows returns rows of a camera whose frames were encoded, in the source and in the result.
-// They are evenly spaced, and at most psnrFrames of at most psnrBytes.
-func encodedRows(w *write.Report, f *robocache.Feature) (was, is []robocache.Row) {
+// encodedRows returns rows of a camera whose frames were encoded: the rows of the planned dataset
+// and the same rows of the result. If psnrFrames or psnrBytes does not allow all such rows, evenly
+// spaced ones are returned.
+func encodedRows(
+	w *write.Report,
+	f *robocache.Feature,
+) (sourceRows, resultRows []robocache.Row) {
 	for e, m := range w.Episodes {
 		if m.New < 0 {
 			continue
@@ -70,17 +75,17 @@ func encodedRows(w *write.Report, f *robocache.Feature) (was, is []robocache.Row
 			if isCopied && k >= ends[0] && k < m.Length-ends[1] {
 				continue
 			}
-			was = append(was, robocache.Row{Episode: e, Index: k})
-			is = append(is, robocache.Row{Episode: m.New, Index: k})
+			sourceRows = append(sourceRows, robocache.Row{Episode: e, Index: k})
+			resultRows = append(resultRows, robocache.Row{Episode: m.New, Index: k})
 		}
 	}
 	frameBytes := max(1, 3*f.Width*f.Height)
-	n := min(len(is), psnrFrames, max(1, psnrBytes/frameBytes))
+	n := min(len(resultRows), psnrFrames, max(1, psnrBytes/frameBytes))
 	for i := range n {
-		k := (2*i + 1) * len(is) / (2 * n)
-		was[i], is[i] = was[k], is[k]
+		k := (2*i + 1) * len(resultRows) / (2 * n)
+		sourceRows[i], resultRows[i] = sourceRows[k], resultRows[k]
 	}
-	return was[:n], is[:n]
+	return sourceRows[:n], resultRows[:n]
 }
 
 // cameraPSNR compares the frames of rows of the result with those of the source.
@@ -88,12 +93,12 @@ func (v *planDataset) cameraPSNR(
 	ctx context.Context,
 	result robocache.Dataset,
 	f *robocache.Feature,
-	was, is []robocache.Row,
+	sourceRows, resultRows []robocache.Row,
 ) (PSNR, error) {
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
-	frames := make([][]byte, len(was))
+	frames := make([][]byte, len(sourceRows))
 	keep := func(i int, pix []byte) { frames[i] = slices.Clone(pix) }
-	if err := eachFrame(ctx, v, f.Key, was, spec, keep); err != nil {
+	if err := eachFrame(ctx, v, f.Key, sourceRows, spec, keep); err != nil {
 		return PSNR{}, err
 	}
 	p := PSNR{Min: math.Inf(1)}
@@ -111,7 +116,7 @@ func (v *planDataset) cameraPSNR(
 		p.Mean += db
 		p.Frames++
 	}
-	if err := eachFrame(ctx, result, f.Key, is, spec, compare); err != nil {
+	if err := eachFrame(ctx, result, f.Key, resultRows, spec, compare); err != nil {
 		return PSNR{}, err
 	}
 	p.Min = math.Round(100*p.Min) / 100

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// SideStreams returns the rates in Hz, by stream, of the streams whose samples in recordings/ are
-// left out. It returns nil if writeRecordings keeps the samples.
+// SideStreams returns the rates in Hz of the streams whose samples in recordings/ are left out of
+// the result. It returns nil if writeRecordings keeps the samples.
 func (v *planDataset) SideStreams() map[string]float64 {
 	if v.sideProblem == "" {
 		return nil
@@ -28,16 +28,16 @@ func (v *planDataset) SideStreams() map[string]float64 {
 // sideProblem if the samples cannot be kept.
 func (v *planDataset) findRecordings() {
 	v.sideRates = map[string]float64{}
-	of := make([]map[string]float64, len(v.srcs)) // rates by keys of the result
+	ratesOf := make([]map[string]float64, len(v.srcs)) // of each source, by key of the result
 	for i, ds := range v.srcs {
-		of[i] = map[string]float64{}
+		ratesOf[i] = map[string]float64{}
 		streams := ds.Capabilities().SideStreams
 		if streams == nil {
 			continue
 		}
 		for _, k := range v.plan.Keys {
 			if hz, ok := streams()[k.sourceKey(i)]; ok {
-				of[i][k.Key], v.sideRates[k.Key] = hz, hz
+				ratesOf[i][k.Key], v.sideRates[k.Key] = hz, hz
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func (v *planDataset) findRecordings() {
 		switch {
 		case v.plan.Format != robocache.DefaultFormat():
 			v.sideProblem = "the result is no LeRobot dataset"
-		case !maps.Equal(of[i], v.sideRates):
+		case !maps.Equal(ratesOf[i], v.sideRates):
 			v.sideProblem = "not all sources have them"
 		case !v.plan.Sources[i].HZ.Zero() || v.plan.FPS != v.srcs[i].Info().FPS:
 			v.sideProblem = "the rows are resampled"

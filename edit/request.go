@@ -47,9 +47,10 @@ type Verb struct {
 	// end. For add it is a file or a constant.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"` // end of trim
-	// Idle (trim) maps a stream to the largest change between rows at which it is at rest.
+	// Idle (trim) maps a stream to a threshold. The stream is at rest in a row if no value differs
+	// from the previous row by more than the threshold.
 	Idle map[string]float64 `json:"idle,omitempty"`
-	// SkipShort (trim) deletes episodes with no rows left.
+	// SkipShort (trim) deletes episodes of which no rows remain. Otherwise they are an error.
 	SkipShort bool `json:"skip_short,omitempty"`
 	// Into (split) lists name=fraction, name=count or name=ranges of episodes.
 	Into []string `json:"into,omitempty"`
@@ -71,7 +72,7 @@ type Verb struct {
 	Features []string          `json:"features,omitempty"` // features to remove, or the key to add
 	// task of set-task, or of relabel with Rows
 	Text string `json:"text,omitempty"`
-	// Rows (relabel) is such as "3:40-80": rows 40 to 79 of episode 3.
+	// Rows (relabel) names rows of one episode. "3:40-80" means rows 40 to 79 of episode 3.
 	Rows  string `json:"rows,omitempty"`
 	Video *Video `json:"video,omitempty"` // reencode, resize
 	// Key (annotate) is the style of the texts: subtask (default), plan, memory, motion or
@@ -82,8 +83,8 @@ type Verb struct {
 	Ranges []Annotation `json:"ranges,omitempty"` // annotate: replaces From
 }
 
-// verbFuncs holds the implementation of each verb. It changes the plan; a split makes several
-// plans.
+// verbFuncs holds the implementation of each verb, which changes editor.plan. The implementation of
+// split also sets editor.parts.
 var verbFuncs = map[string]func(*editor, context.Context, *Verb) error{
 	"delete":   (*editor).deleteEpisodes,
 	"keep":     (*editor).deleteEpisodes,
@@ -95,7 +96,7 @@ var verbFuncs = map[string]func(*editor, context.Context, *Verb) error{
 	"add":      (*editor).addFeature,
 	"set-task": (*editor).setTask,
 	"relabel":  (*editor).relabelTasks,
-	"annotate": (*editor).annotate,
+	"annotate": (*editor).annotateRows,
 	"reencode": (*editor).reencodeVideo,
 	"resize":   (*editor).reencodeVideo,
 	"recompute-stats": func(*editor, context.Context, *Verb) error {
@@ -119,12 +120,12 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	defer crash.Recover("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
-	isCut := slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut)
-	snapsTooLate := len(req.Plans) > 0 && req.Cut == CutSnap
-	if !isCut || snapsTooLate {
+	isKnownCut := slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut)
+	snapsTooLate := len(req.Plans) > 0 && req.Cut == CutSnap // the rows are already planned
+	if !isKnownCut || snapsTooLate {
 		return nil, misuse(
 			nil,
-			"cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made",
+			"cut is "+req.Cut+": expected hidden or exact, or snap without plans",
 			"",
 		)
 	}
@@ -163,7 +164,8 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	return e.writeParts(ctx, parts)
 }
 
-// openSources opens the sources. With plans, it checks that the sources are unchanged.
+// openSources opens the sources. If the request has plans, it checks that the sources of the plans
+// are unchanged. For an edit in place, it locks the dataset first.
 func (e *editor) openSources(ctx context.Context) error {
 	uris := e.req.Sources
 	if len(e.req.Plans) > 0 {
@@ -248,7 +250,7 @@ func (e *editor) close() {
 	}
 }
 
-// planVerbs makes the plan of the verbs.
+// planVerbs makes a plan and applies the verbs of the request to it.
 func (e *editor) planVerbs(ctx context.Context) error {
 	if len(e.req.Verbs) == 0 {
 		return misuse(nil, "no verb", "")
@@ -294,7 +296,8 @@ func (e *editor) planVerbs(ctx context.Context) error {
 	return nil
 }
 
-// withoutFolders returns a copy of the verb for the plan, in which files have no folders.
+// withoutFolders returns a copy of the verb in which the paths of files are reduced to their names.
+// The plan therefore does not depend on where the files are.
 func (v *Verb) withoutFolders() Verb {
 	t := *v
 	for _, name := range []*string{&t.Flags, &t.From} {

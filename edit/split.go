@@ -100,7 +100,7 @@ func (e *editor) chooseParts(
 	if v.Seed != nil || v.Stratify != "" || v.Group != "" {
 		return nil, nil, misuse(
 			nil,
-			"split into ranges leaves nothing to deal out",
+			"split: seed, stratify and group do not apply to ranges of episodes",
 			"leave seed, stratify and group out",
 		)
 	}
@@ -170,13 +170,14 @@ func (e *editor) parseShares(into []string) ([]partShare, error) {
 			return nil, err
 		}
 	}
-	if err := p.checkSum(); err != nil {
+	if err := p.checkTotal(); err != nil {
 		return nil, err
 	}
 	return p.shares, nil
 }
 
-// shareTexts returns the texts of the shares. A comma separates shares, and the ranges of a share.
+// shareTexts returns the text of each share. Commas separate shares, but also the ranges of one
+// share, so a text without "=" belongs to the share before it.
 func shareTexts(into []string) (texts []string) {
 	for part := range strings.SplitSeq(strings.Join(into, ","), ",") {
 		if !strings.Contains(part, "=") && len(texts) > 0 {
@@ -205,7 +206,7 @@ func (p *shareParser) parseShare(name, value string) error {
 		return misuse(
 			nil,
 			"split: no name for a part, or twice: "+strconv.Quote(name),
-			"it becomes a folder",
+			"the name becomes the name of a folder",
 		)
 	}
 	share := partShare{name: name}
@@ -220,7 +221,7 @@ func (p *shareParser) parseShare(name, value string) error {
 		share.fraction = fraction
 	default:
 		p.ranges++
-		positions, err := p.takeRange(name, value)
+		positions, err := p.parseRange(name, value)
 		if err != nil {
 			return err
 		}
@@ -240,8 +241,9 @@ func (p *shareParser) isNewName(name string) bool {
 	return isFolder && !isUsed
 }
 
-// takeRange returns the positions of a range of episodes. No episode may be in two ranges.
-func (p *shareParser) takeRange(name, value string) ([]int, error) {
+// parseRange returns the positions of the episodes in value, the ranges of the part called
+// name. It returns an error if another part has one of these episodes.
+func (p *shareParser) parseRange(name, value string) ([]int, error) {
 	positions, err := p.numbered.ParseEpisodes(value)
 	if err != nil {
 		return nil, err
@@ -259,8 +261,9 @@ func (p *shareParser) takeRange(name, value string) ([]int, error) {
 	return positions, nil
 }
 
-// checkSum returns an error if the shares are not the whole. It sets the fraction of name=rest.
-func (p *shareParser) checkSum() error {
+// checkTotal returns an error if fractions and counts do not add up to all episodes. It sets the
+// fraction of name=rest.
+func (p *shareParser) checkTotal() error {
 	tooMuch := p.sum > 1+rounding
 	tooLittle := p.rest < 0 && p.sum < 1-rounding
 	switch {
@@ -284,7 +287,7 @@ func (p *shareParser) checkSum() error {
 
 // splitUnit is a set of episodes that must go into the same part.
 type splitUnit struct {
-	stratum   string
+	stratum   string // each stratum is divided by the same fractions
 	positions []int
 }
 
@@ -298,7 +301,7 @@ func (e *editor) splitUnits(ctx context.Context, v *Verb) (out []splitUnit, err 
 	if v.Stratify != "" && v.Stratify != "task" {
 		return out, misuse(nil, "split: stratify by "+v.Stratify, "task")
 	}
-	at := map[string]int{}
+	unitOf := map[string]int{} // by value of the column Group
 	for i := range e.plan.Episodes {
 		u := splitUnit{positions: []int{i}}
 		if v.Stratify != "" {
@@ -313,11 +316,11 @@ func (e *editor) splitUnits(ctx context.Context, v *Verb) (out []splitUnit, err 
 			if err != nil {
 				return out, err
 			}
-			if k, ok := at[value]; ok {
+			if k, ok := unitOf[value]; ok {
 				out[k].positions = append(out[k].positions, i)
 				continue
 			}
-			at[value] = len(out)
+			unitOf[value] = len(out)
 		}
 		out = append(out, u)
 	}
@@ -358,8 +361,9 @@ func (e *editor) groupValue(
 	return string(raw), nil
 }
 
-// partFor returns the first part with space for size episodes, or else the part with most space.
-// whole has the sizes of the parts, and given the episodes that they have already.
+// partFor returns the first part that can hold size more episodes, or else the part that lacks the
+// most episodes. whole holds the size of each part, and given the number of episodes that it
+// already has.
 func partFor(size int, whole, given []int) int {
 	best := 0
 	for i := range whole {
@@ -401,7 +405,7 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 			whole[i] = max(0, int(math.Floor(q+rounding)))
 			left -= whole[i]
 		}
-		for ; left != 0; left -= sign(left) { // negative if a carry is taken back
+		for ; left != 0; left -= sign(left) { // left < 0 if a negative quota was raised to 0
 			best := 0
 			for i := range quota {
 				lacks := quota[i] - float64(whole[i]) - quota[best] + float64(whole[best])
@@ -433,14 +437,15 @@ func sign(n int) int {
 	return 1
 }
 
-// splitByTask returns one part for each task, named after it.
+// splitByTask returns one part for each task, or set of tasks, of an episode. The part is named
+// after the task.
 func (e *editor) splitByTask(ctx context.Context) (names []string, parts [][]int, err error) {
 	v, err := e.openPlan(ctx)
 	if err != nil {
 		return names, parts, err
 	}
 	defer v.Close()
-	at := map[string]int{}
+	partOf := map[string]int{} // by task
 	taken := map[string]bool{}
 	for i := range e.plan.Episodes {
 		episode, err := v.Episode(ctx, i)
@@ -448,10 +453,10 @@ func (e *editor) splitByTask(ctx context.Context) (names []string, parts [][]int
 			return names, parts, err
 		}
 		task := strings.Join(episode.Tasks, " ")
-		k, ok := at[task]
+		k, ok := partOf[task]
 		if !ok {
 			k = len(parts)
-			at[task] = k
+			partOf[task] = k
 			names = append(names, folderName(task, fmt.Sprintf("task-%d", k), taken))
 			parts = append(parts, nil)
 		}

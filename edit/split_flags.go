@@ -17,9 +17,9 @@ const restPart = "rest"
 // them.
 func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	where := robocache.Where{"file": v.Flags}
-	dealsOut := v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0
+	hasOtherRule := v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0
 	switch {
-	case dealsOut:
+	case hasOtherRule:
 		return misuse(
 			where,
 			"split: the flags name the parts",
@@ -47,11 +47,11 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		}
 	}
 	flagged := map[int][]planFlag{} // by position in the plan
-	placed, err := e.placeFlags(ctx, v.Flags, file, view)
+	located, err := e.locateFlags(ctx, v.Flags, file, view)
 	if err != nil {
 		return err
 	}
-	for _, f := range placed {
+	for _, f := range located {
 		flagged[f.position] = append(flagged[f.position], f)
 	}
 	parts := map[string][]Episode{} // by label
@@ -61,13 +61,13 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		if err != nil {
 			return err
 		}
-		at := p.From // rows before it are in a part
+		next := p.From // first row that is in no part yet
 		for _, f := range flags {
-			rest = appendRows(rest, p, at, f.rows[0])
+			rest = appendRows(rest, p, next, f.rows[0])
 			parts[f.label] = appendRows(parts[f.label], p, f.rows[0], f.rows[1])
-			at = f.rows[1]
+			next = f.rows[1]
 		}
-		rest = appendRows(rest, p, at, p.To)
+		rest = appendRows(rest, p, next, p.To)
 	}
 	if len(parts) == 0 {
 		return misuse(where, "split: no episode and no row is flagged", "")
@@ -107,7 +107,7 @@ func mergeFlags(
 		}
 		all[i].rows = rows
 	}
-	// An earlier verb cut off the rows of empty flags.
+	// A flag is empty if an earlier verb cut off its rows.
 	all = slices.DeleteFunc(all, func(f planFlag) bool { return f.rows[0] >= f.rows[1] })
 	slices.SortStableFunc(all, func(a, b planFlag) int { return a.rows[0] - b.rows[0] })
 	for _, f := range all {
@@ -134,14 +134,14 @@ func mergeFlags(
 
 // repeatsEpisodes reports whether several episodes of the plan come from the same source episode.
 func (p *Plan) repeatsEpisodes() bool {
-	type place struct{ source, episode int }
-	seen := map[place]bool{}
+	type sourceEpisode struct{ source, episode int }
+	seen := map[sourceEpisode]bool{}
 	for _, e := range p.Episodes {
-		at := place{e.Source, e.Episode}
-		if seen[at] {
+		id := sourceEpisode{e.Source, e.Episode}
+		if seen[id] {
 			return true
 		}
-		seen[at] = true
+		seen[id] = true
 	}
 	return false
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// noRow is a row number that no change of single rows has.
+// noRow is a row number outside the range of every Relabel.
 const noRow = -1
 
 // taskAt returns the new task of a row whose task was old.
@@ -32,13 +32,13 @@ func (p *Episode) taskAt(row int, old string) string {
 func (p *Episode) relabelTexts(names map[string]string, all []string) {
 	texts := map[string]string{}
 	maps.Copy(texts, p.Texts)
-	for _, was := range all {
-		is, ok := p.Texts[was]
+	for _, original := range all {
+		current, ok := p.Texts[original]
 		if !ok {
-			is = was
+			current = original
 		}
-		if text, ok := names[is]; ok {
-			texts[was] = text
+		if text, ok := names[current]; ok {
+			texts[original] = text
 		}
 	}
 	p.Texts = texts
@@ -50,7 +50,8 @@ func (p *Episode) relabelTexts(names map[string]string, all []string) {
 	}
 }
 
-// Text returns the texts of the sources. Tasks are replaced as the plan says.
+// Text returns texts of the sources, to which it applies the plan's changes of tasks and language
+// columns.
 func (v *planDataset) Text(
 	ctx context.Context,
 	key string,
@@ -75,7 +76,7 @@ func (v *planDataset) Text(
 		return out, err
 	}
 	if isLanguageColumn(key) {
-		return out, v.languageTexts(key, rows, out)
+		return out, v.applyLanguage(key, rows, out)
 	}
 	if key == "task" {
 		for i, r := range rows {
@@ -89,7 +90,7 @@ func (v *planDataset) Text(
 	return out, nil
 }
 
-// rowTasks returns the task of each row of an episode, or nil if rows have no tasks.
+// rowTasks returns the task of each row of an episode, or nil if the source has no tasks of rows.
 func (v *planDataset) rowTasks(ctx context.Context, e int) ([]string, error) {
 	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
 	noTasks := []error{robocache.ErrNotFound, robocache.ErrMisuse, robocache.ErrUnsupported}
@@ -236,7 +237,8 @@ func holdsTaskNumbers(f *robocache.Feature) bool {
 	return strings.HasPrefix(f.Key, "annotation.") && isInteger && f.Scalar()
 }
 
-// taskText returns the task text for a source's task number at a row of the result.
+// taskText returns the text of a task in the result. number is its task number in the source of row
+// r. The bool is false if that source has no such task.
 func (v *planDataset) taskText(r robocache.Row, number int64) (string, bool, error) {
 	p, err := v.planEpisode(r.Episode)
 	if err != nil {
@@ -253,7 +255,8 @@ func (v *planDataset) taskText(r robocache.Row, number int64) (string, bool, err
 	return "", false, nil
 }
 
-// renumberTasks replaces the source's task numbers in dst by the result's.
+// renumberTasks replaces the sources' task numbers in dst by those of the result. It does nothing
+// before numberTasks is called.
 func (v *planDataset) renumberTasks(rows []robocache.Row, dst []byte) error {
 	if v.taskNumbers == nil {
 		return nil

@@ -21,6 +21,7 @@ type trimBound struct {
 	fromEnd bool // counted from the end
 }
 
+// parseBound parses a bound such as "0.5", "12r" or "-1.0". It returns nil if text is empty.
 func parseBound(text string) (*trimBound, error) {
 	if text == "" {
 		return nil, nil
@@ -44,8 +45,8 @@ func parseBound(text string) (*trimBound, error) {
 	return b, nil
 }
 
-// rowAt returns the row of the bound among n rows. It calls timestamps and step (the duration of a
-// row) only if the bound is in seconds.
+// rowAt returns the row before which the bound cuts an episode of n rows. It calls timestamps and
+// step, which returns the duration of a row, only if the bound is in seconds.
 func (b *trimBound) rowAt(
 	n int,
 	timestamps func() ([]int64, error),
@@ -92,7 +93,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 		if !isNumberColumn(view.info.Feature(key)) {
 			return misuse(
 				robocache.Where{"stream": key},
-				"trim: no column of numbers to rest",
+				"trim: idle needs a column of numbers",
 				robocache.Nearest(key, view.info.Keys()),
 			)
 		}
@@ -145,8 +146,8 @@ func isNumberColumn(f *robocache.Feature) bool {
 	return f != nil && f.Kind == robocache.KindNumeric && !f.Ragged() && f.Clock == ""
 }
 
-// flaggedRows returns the flagged row ranges of the source by position in the plan. A flag of a
-// whole episode is an error.
+// flaggedRows returns the flagged rows of each episode as ranges [from, to) of the source episode.
+// The keys are positions in the plan. It returns an error if a flag marks a whole episode.
 func (e *editor) flaggedRows(
 	ctx context.Context,
 	v *Verb,
@@ -199,8 +200,8 @@ type trimmer struct {
 	view     *planDataset
 	verb     *Verb
 	from, to *trimBound
-	flagged  map[int][][]int // row ranges of the source by position in the plan
-	moved    int             // episodes whose cut moved to where video can be copied
+	flagged  map[int][][]int // result of flaggedRows
+	moved    int             // number of episodes whose cut CutSnap moved
 }
 
 // keptRows returns the rows [start, end) of the episode at position i that are kept. The rows are
@@ -275,8 +276,9 @@ func (e *editor) rowDuration(times []int64) int64 {
 	return 0
 }
 
-// trimIdle returns the range from the last row before the first movement to the row at which all
-// streams are at rest again.
+// trimIdle returns the rows [first, end) without the idle rows at both ends of [from, to). The
+// first row is the last one before a movement. The row before end is the one at which the last
+// movement ends. idle is Verb.Idle. Without a movement, the range is empty.
 func (e *editor) trimIdle(
 	ctx context.Context,
 	v *planDataset,
@@ -309,7 +311,7 @@ func (e *editor) trimIdle(
 	return first - 1, last + 1, nil
 }
 
-// snapToCopyable moves a cut to the nearest rows between which all cameras can be copied without
+// snapToCopyable returns the rows nearest to [from, to) that can be copied from all cameras without
 // encoding.
 func (e *editor) snapToCopyable(
 	ctx context.Context,
@@ -339,7 +341,8 @@ func (e *editor) snapToCopyable(
 		}
 		return true
 	}
-	// Try the start first; for each start, try the requested end, then ends around it.
+	// Try starts in the order of their distance from the requested one. For each start, try ends in
+	// the order of their distance from the requested end.
 	for d := range n {
 		for _, a := range []int{from - d, from + d} {
 			if a < 0 || a >= to || d == 0 && a != from {
@@ -361,7 +364,8 @@ func (e *editor) snapToCopyable(
 	)
 }
 
-// canCopyRows reports whether the frames of rows [a, b) can be copied without other frames.
+// canCopyRows reports whether the frames of rows [a, b) can be copied without encoding and without
+// hidden frames.
 func canCopyRows(
 	ctx context.Context,
 	lib *video.Library,

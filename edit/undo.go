@@ -108,7 +108,7 @@ func (s *editSite) recoverUndo() (string, error) {
 	return messageUndone, s.removeUndo()
 }
 
-// removeUndo removes the data for Undo.
+// removeUndo removes the entries that Undo needs.
 func (s *editSite) removeUndo() error {
 	if err := s.removeEntry(entryUndo); err != nil {
 		return err
@@ -174,17 +174,17 @@ func Undo(dir string) (err error) {
 				"undo",
 				where,
 				"the file was changed since the edit, as another program can through a hard link",
-			).WithHint("what is left lies in %s", s.entryPath(entryUndo))
+			).WithHint("the remaining files are in %s", s.entryPath(entryUndo))
 		}
 	}
 	if len(now) != len(j.Files) {
 		return robocache.Malformed(
 			"undo",
 			where,
-			"%d files are kept, there were %d",
+			"%d files are kept, expected %d",
 			len(now),
 			len(j.Files),
-		).WithHint("what is left lies in %s", s.entryPath(entryUndo))
+		).WithHint("the remaining files are in %s", s.entryPath(entryUndo))
 	}
 	if err := s.exchangeWith(entryUndo); err != nil {
 		return err

@@ -39,15 +39,15 @@ func (e *editor) deleteEpisodes(ctx context.Context, v *Verb) error {
 }
 
 // keepPositions reduces the plan to the episodes at these positions, in this order.
-func (e *editor) keepPositions(places []int) {
-	episodes := make([]Episode, len(places))
-	for k, i := range places {
+func (e *editor) keepPositions(positions []int) {
+	episodes := make([]Episode, len(positions))
+	for k, i := range positions {
 		episodes[k] = e.plan.Episodes[i]
 	}
 	e.plan.Episodes = episodes
 }
 
-// renameFeatures renames features.
+// renameFeatures gives features of the plan new names, all at once.
 func (e *editor) renameFeatures(_ context.Context, v *Verb) error {
 	if len(v.Names) == 0 {
 		return misuse(nil, "rename without names", "old=new")
@@ -92,7 +92,7 @@ func checkFeatureName(name string) error {
 	return nil
 }
 
-// removeFeatures removes features.
+// removeFeatures removes features from the plan. At least one must remain.
 func (e *editor) removeFeatures(_ context.Context, v *Verb) error {
 	if len(v.Features) == 0 {
 		return misuse(nil, "remove without features", "")
@@ -117,11 +117,11 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 	if v.Text == "" {
 		return misuse(nil, "set-task without a text", "")
 	}
-	choose, err := e.chooseEpisodes(ctx, &v.Choice)
+	chosen, err := e.chooseEpisodes(ctx, &v.Choice)
 	if err != nil {
 		return err
 	}
-	for _, i := range choose {
+	for _, i := range chosen {
 		p := &e.plan.Episodes[i]
 		p.Rows = append(slices.Clone(p.Rows), Relabel{From: p.From, To: p.To, Text: v.Text})
 	}
@@ -218,7 +218,7 @@ func (e *editor) relabelRows(v *Verb) error {
 	return nil
 }
 
-// sourceTexts returns the task texts that an episode's rows may have in its source.
+// sourceTexts returns all task texts that the rows of an episode may have in its source.
 func (e *editor) sourceTexts(ctx context.Context, p *Episode) ([]string, error) {
 	episode, err := e.srcs[p.Source].Episode(ctx, p.Episode)
 	if err != nil {
@@ -231,12 +231,12 @@ func (e *editor) sourceTexts(ctx context.Context, p *Episode) ([]string, error) 
 	return out, nil
 }
 
-// reencodeVideo implements reencode and resize: all video is encoded again, resize in another size.
+// reencodeVideo implements reencode and resize. Both encode all video again.
 func (e *editor) reencodeVideo(_ context.Context, v *Verb) error {
 	if v.Video == nil || v.Verb == "resize" && (v.Video.Width <= 0 || v.Video.Height <= 0) {
 		return misuse(
 			nil,
-			v.Verb+" does not say how",
+			v.Verb+" needs an encoding or a size",
 			"reencode: a codec, a GOP or a crf; resize: a size such as 224x224",
 		)
 	}
@@ -247,7 +247,7 @@ func (e *editor) reencodeVideo(_ context.Context, v *Verb) error {
 	if err != nil {
 		return err
 	}
-	// Fields that are given replace earlier ones.
+	// The fields that are set replace those of an earlier reencode or resize.
 	if err := json.Unmarshal(encoded, e.plan.Video); err != nil {
 		return err
 	}

@@ -20,10 +20,10 @@ type planDataset struct {
 
 	capabilities robocache.Capabilities
 
-	keyIndexes   map[string]int // index in plan.Keys
-	library      *video.Library // set if there are several sources
-	taskNumbers  map[string]int64
-	addedColumns map[string]*addedColumn
+	keyIndexes   map[string]int          // index in plan.Keys
+	library      *video.Library          // set if there are several sources
+	taskNumbers  map[string]int64        // by text; nil until numberTasks is called
+	addedColumns map[string]*addedColumn // by key
 
 	// sideRates maps streams with samples under recordings/ to their nominal rates.
 	sideRates         map[string]float64
@@ -38,7 +38,7 @@ type planDataset struct {
 	recountFrames bool // compute frame statistics even if the sources have them
 
 	mu         sync.Mutex
-	spans      map[episodeClock][2]int
+	spans      map[episodeClock][2]int              // results of sourceSpan
 	frameStats map[string][]*robocache.FeatureStats // of each source camera, by "0/key"
 }
 
@@ -48,6 +48,7 @@ type episodeClock struct {
 	name    string
 }
 
+// newPlanDataset returns a plan as a dataset over its sources.
 func newPlanDataset(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*planDataset, error) {
 	v := &planDataset{
 		plan:         p,
@@ -96,8 +97,8 @@ func newPlanDataset(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*pl
 	return v, nil
 }
 
-// describeFeature returns the feature of a key, taken from the first source that has it. It is
-// masked if another source lacks it.
+// describeFeature returns the feature of a key, taken from the first source that has it. The
+// feature is masked if another source lacks it or masks it.
 func (v *planDataset) describeFeature(
 	ctx context.Context,
 	k *Key,
@@ -156,7 +157,8 @@ func (v *planDataset) describeFeature(
 	return f, nil
 }
 
-// setSplits sets the splits: those of the only source, if their episodes are still contiguous.
+// setSplits sets the splits of the result. A part of a split becomes one split. Otherwise the
+// splits of the only source are kept if their episodes are still contiguous.
 func (v *planDataset) setSplits(base *robocache.Info) {
 	episodes := make([]int, len(v.plan.Episodes))
 	for i, e := range v.plan.Episodes {
@@ -248,8 +250,8 @@ func (v *planDataset) Len(e int) int {
 	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
 }
 
-// Lacks reports whether the source has the stream and the episode does not. If the source has no
-// such stream, the rows are masked instead.
+// Lacks reports whether the source of an episode has the stream but the episode does not. If the
+// source does not have the stream, Lacks returns false, and the rows are masked instead.
 func (v *planDataset) Lacks(e int, key string) bool {
 	p, err := v.planEpisode(e)
 	if err != nil {
@@ -262,6 +264,7 @@ func (v *planDataset) Lacks(e int, key string) bool {
 	return name != "" && robocache.Lacks(v.srcs[p.Source], p.Episode, name)
 }
 
+// planEpisode returns the planned episode at position e, or an error if there is none.
 func (v *planDataset) planEpisode(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
 		return nil, robocache.NotFound(
@@ -304,8 +307,9 @@ func (v *planDataset) hasAllRows(p *Episode) bool {
 	return p.From == 0 && p.To == v.srcs[p.Source].Len(p.Episode)
 }
 
-// sourceSpan returns the rows of a stream in the source that belong to an episode. For a stream
-// with its own clock, these are the rows within the time that is kept.
+// sourceSpan returns the rows [from, to) of a source's stream that belong to episode e. For a
+// stream with its own clock, these are the rows from the time of the episode's first row to the
+// time of the row after its last one.
 func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, to int, err error) {
 	p, err := v.planEpisode(e)
 	if err != nil {
@@ -318,10 +322,10 @@ func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, 
 	}
 	id := episodeClock{e, f.Clock}
 	v.mu.Lock()
-	at, ok := v.spans[id]
+	span, ok := v.spans[id]
 	v.mu.Unlock()
 	if ok {
-		return at[0], at[1], nil
+		return span[0], span[1], nil
 	}
 	n, err := robocache.RowsIn(ctx, src, p.Episode, f)
 	if err != nil {
@@ -341,7 +345,7 @@ func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, 
 			var exact bool
 			from, exact = slices.BinarySearch(own, rows[p.From])
 			if v.isRecordings && !exact && from > 0 {
-				from-- // the first row holds this sample
+				from-- // the first row shows the last sample before it
 			}
 		}
 		if p.To < len(rows) {
@@ -396,28 +400,30 @@ func (v *planDataset) Times(ctx context.Context, e int, key string) (_ []int64, 
 	return times[from:to], nil
 }
 
-// eachSourceRun calls fn for each run of consecutive rows of one source. fn gets the run's rows in
-// the source. at is the offset of the run in the rows of the caller.
+// eachSourceRun divides rows into runs of the same source and calls fn for each run. name is the
+// key in that source, or "" if the source lacks it. fn receives the corresponding rows of the
+// source and at, the index of the run's first row in rows of the caller. The slice is valid until
+// fn returns.
 func (v *planDataset) eachSourceRun(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	fn func(source int, name string, rows []robocache.Row, at int) error,
 ) error {
-	out := make([]robocache.Row, 0, len(rows))
-	at := 0
+	run := make([]robocache.Row, 0, len(rows))
+	runStart := 0
 	source := -1
 	name := ""
 	episode := -1
 	from := 0
-	send := func(to int) error {
-		if len(out) > 0 {
-			if err := fn(source, name, out, at); err != nil {
+	endRun := func(end int) error {
+		if len(run) > 0 {
+			if err := fn(source, name, run, runStart); err != nil {
 				return err
 			}
 		}
-		at = to
-		out = out[:0]
+		runStart = end
+		run = run[:0]
 		return nil
 	}
 	for i, r := range rows {
@@ -427,7 +433,7 @@ func (v *planDataset) eachSourceRun(
 				return err
 			}
 			if p.Source != source {
-				if err := send(i); err != nil {
+				if err := endRun(i); err != nil {
 					return err
 				}
 				source = p.Source
@@ -438,12 +444,12 @@ func (v *planDataset) eachSourceRun(
 				return err
 			}
 		}
-		out = append(
-			out,
+		run = append(
+			run,
 			robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index},
 		)
 	}
-	return send(len(rows))
+	return endRun(len(rows))
 }
 
 func (v *planDataset) Frames(
@@ -486,7 +492,8 @@ func (v *planDataset) Frames(
 	return nil
 }
 
-// KnownFrames returns the source's frame statistics of an episode, if all its rows are kept.
+// KnownFrames returns the source's frame statistics of an episode. It returns nil if the source has
+// none, rows were cut off, or the statistics must be computed again.
 func (v *planDataset) KnownFrames(
 	ctx context.Context,
 	key string,
@@ -515,7 +522,7 @@ func (v *planDataset) KnownFrames(
 	return v.frameStats[id][p.Episode], nil
 }
 
-// Stats returns nothing: statistics are computed when the result is written.
+// Stats returns nil, because statistics are computed when the result is written.
 func (v *planDataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 func (v *planDataset) Close() error {

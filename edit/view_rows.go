@@ -86,7 +86,8 @@ func (v *planDataset) restartRowClock(rows []robocache.Row, dst []byte) error {
 	return nil
 }
 
-// fillPresence fills a mask that a source lacks: with ones if the source has the stream.
+// fillPresence fills the mask column of a source that does not store it. It sets ones if the source
+// has the stream key, and leaves zeros otherwise.
 func (v *planDataset) fillPresence(key string, source int, dst []byte) {
 	if i, ok := v.keyIndexes[key]; ok && v.plan.Keys[i].From[source] != "" {
 		for k := range dst {
@@ -95,7 +96,8 @@ func (v *planDataset) fillPresence(key string, source int, dst []byte) {
 	}
 }
 
-// permuteChannels puts the channels of rows into another order.
+// permuteChannels puts the channels of rows into the order of Key.Order. size is the number of
+// bytes of a row, and element that of a channel.
 func permuteChannels(rows []byte, size, element int, order []int) {
 	if order == nil {
 		return
@@ -109,8 +111,8 @@ func permuteChannels(rows []byte, size, element int, order []int) {
 	}
 }
 
-// restartTimestamps shifts the timestamps of trimmed episodes so that they start at the same time
-// as before.
+// restartTimestamps shifts the timestamps of trimmed episodes so that their first row has the
+// timestamp of the first row in the source.
 func (v *planDataset) restartTimestamps(
 	ctx context.Context,
 	f *robocache.Feature,
@@ -145,7 +147,8 @@ func (v *planDataset) restartTimestamps(
 	return nil
 }
 
-// GatherRagged reads from the sources.
+// GatherRagged returns the values of rows in their sources. If a source lacks the stream, its rows
+// are empty.
 func (v *planDataset) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -170,7 +173,8 @@ func (v *planDataset) GatherRagged(
 	return data, counts, nil
 }
 
-// Valid reads from the sources. If a source lacks the stream, no row is valid.
+// Valid reports which rows are valid in their sources. If a source lacks the stream, none of its
+// rows is valid.
 func (v *planDataset) Valid(
 	ctx context.Context,
 	key string,

@@ -44,21 +44,21 @@ type Report struct {
 // Counts counts video segments. A segment is one episode of one camera.
 type Counts struct {
 	Copied int `json:"copied"` // segments that were copied without encoding
-	Hidden int `json:"hidden"` // copied segments with frames that no row shows
+	Hidden int `json:"hidden"` // copied segments with frames that no row refers to
 	Frames int `json:"frames"` // number of these hidden frames
 	// Joined counts copied segments whose ends were encoded, up to the nearest point where a copy
 	// can start or stop.
 	Joined  int            `json:"joined"`
-	Encoded int            `json:"encoded"` // segments that were encoded completely
-	Why     map[string]int `json:"why,omitempty"`
+	Encoded int            `json:"encoded"`        // segments that were encoded completely
+	Why     map[string]int `json:"why,omitempty"`  // number of Encoded segments by reason
 	Rows    int64          `json:"encoded_frames"` // encoded frames in Joined and Encoded segments
 	// PSNR compares the encoded frames of each camera with the source.
 	PSNR map[string]PSNR `json:"psnr,omitempty"`
 }
 
 const (
-	editsName = "meta/edits.jsonl"
-	maxEdits  = 256 << 20
+	editsName    = "meta/edits.jsonl" // log of the edits that made a dataset
+	maxMetaBytes = 256 << 20          // maximum size of a source file that is read as a whole
 )
 
 // writeParts writes the parts, or reports what would be written. All parts are checked before the
@@ -110,8 +110,8 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 // isSplit reports whether the result has several parts.
 func (e *editor) isSplit() bool { return e.parts != nil }
 
-// chooseFormat returns the name of the format to write. If files can be copied unchanged for every
-// part, it sets the files of the parts, and the format is the source's.
+// chooseFormat returns the name of the format to write. If every part can be copied file by file,
+// it sets the files of the parts and returns the format of the source.
 func (e *editor) chooseFormat(ctx context.Context, parts []*Plan) (string, error) {
 	format, err := e.resultFormat()
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *editor) checkDestination(format string) error {
 		return robocache.Unsupported(
 			"edit",
 			robocache.Where{"dataset": source.URI},
-			"images of the format %s are not encoded anew or in another size",
+			"images of the format %s cannot be reencoded or resized",
 			format,
 		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
 	case r.InPlace && (e.isSplit() || len(e.srcs) > 1 || r.DST != ""):
@@ -157,7 +157,8 @@ func (e *editor) checkDestination(format string) error {
 	return nil
 }
 
-// partURI returns where a part is written. Parts of a split are folders in the destination.
+// partURI returns the destination of a part. Parts of a split are folders in the request's
+// destination.
 func (e *editor) partURI(p *Plan) string {
 	dst := e.req.DST
 	if !e.isSplit() || dst == "" {
@@ -177,10 +178,11 @@ func (e *editor) checkPartFolder(ctx context.Context, p *Plan) error {
 			return err
 		}
 	}
-	return refuseNonEmpty(ctx, uri)
+	return rejectNonEmpty(ctx, uri)
 }
 
-// resultFormat returns the name of the format to write.
+// resultFormat returns the name of the format that a writer would write: the requested one, that of
+// the sources if they have the same and it can be written, or else LeRobot.
 func (e *editor) resultFormat() (string, error) {
 	if e.plan.isAnnotated() {
 		if e.req.To != "" && e.req.To != robocache.DefaultFormat() {
@@ -206,8 +208,8 @@ func (e *editor) resultFormat() (string, error) {
 	return name, nil
 }
 
-// refuseNonEmpty returns an error if the destination is not empty.
-func refuseNonEmpty(ctx context.Context, dst string) (err error) {
+// rejectNonEmpty returns an error if the destination is not empty.
+func rejectNonEmpty(ctx context.Context, dst string) (err error) {
 	if dir, ok := store.LocalPath(dst); ok {
 		entries, err := os.ReadDir(dir)
 		isUnreadable := err != nil && !os.IsNotExist(err)
@@ -280,7 +282,7 @@ func (e *editor) writerOptions(p *Plan) map[string]string {
 	return out
 }
 
-// writePlan writes a plan, or reports what would be written.
+// writePlan writes the result of a plan to dst, or reports what would be written if dry is set.
 func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (*Report, error) {
 	v, err := newPlanDataset(ctx, p, e.srcs)
 	if err != nil {
@@ -299,7 +301,7 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 		return nil, err
 	}
 	if p.files == nil && !f.KeepsLacking {
-		if err := v.refuseLacking(e.deleted); err != nil {
+		if err := v.checkAllStreams(e.deleted); err != nil {
 			return nil, err
 		}
 	}
@@ -428,8 +430,8 @@ type Edit struct {
 	FPS     string    `json:"fps"`
 	Cut     string    `json:"cut,omitempty"`
 	Rows    []CutRows `json:"rows,omitempty"` // rows of the trimmed episodes
-	// Hidden counts the video frames that no row shows, by camera and episode: before and after its
-	// own frames.
+	// Hidden holds the numbers of video frames that no row refers to, by camera and episode: those
+	// before and those after the frames of the episode.
 	Hidden map[string]map[string][2]int `json:"hidden,omitempty"`
 }
 
@@ -441,14 +443,14 @@ type EditOf struct {
 	Episodes string `json:"episodes"`
 }
 
-// CutRows are the rows of the source episode that an episode has.
+// CutRows identifies the rows [From, To) of the source episode that a trimmed episode has.
 type CutRows struct {
 	Episode int `json:"episode_index"`
 	From    int `json:"from"`
 	To      int `json:"to"`
 }
 
-// editLine returns the result's own line of the log.
+// editLine returns the line that the result adds to meta/edits.jsonl.
 func (v *planDataset) editLine(r *write.Report) ([]byte, error) {
 	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
 	numbers := make([][]int, len(v.srcs))
@@ -542,7 +544,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// describePart writes the text of one part of a result. verb is wrote or would write.
+// describePart writes the text about one part of a result. verb is "wrote" or "would write".
 func (r *Report) describePart(b *strings.Builder, verb string) {
 	name := r.DST
 	if name == "" {
@@ -584,7 +586,7 @@ func (c *Counts) describeCounts(b *strings.Builder) {
 		fmt.Fprintf(b, " (%d with %d frames around them that no row shows)", c.Hidden, c.Frames)
 	}
 	if c.Joined > 0 {
-		fmt.Fprintf(b, " (%d but for the frames at their ends)", c.Joined)
+		fmt.Fprintf(b, " (%d of them except for frames at their ends)", c.Joined)
 	}
 	fmt.Fprintf(b, ", %d encoded", c.Encoded)
 	if c.Rows > 0 {
