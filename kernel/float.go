@@ -117,7 +117,7 @@ func Float32toB16(f float32) uint16 {
 	if b&0x7fffffff > 0x7f800000 {
 		return uint16(b>>16) | 0x40 // a quiet NaN
 	}
-	// Adding 0x7fff rounds up above half; the lowest bit that stays makes ties even.
+	// Adding 0x7fff rounds up above half; the lowest bit that is kept rounds ties to even.
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 

@@ -258,37 +258,37 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 		clear(dst)
 		return
 	}
-	room := imageRowPool.Get().(*imageRows)
-	defer imageRowPool.Put(room)
+	scratch := imageRowPool.Get().(*imageRows)
+	defer imageRowPool.Put(scratch)
 	if f.Scale.Filter != "" || f.Rotates && d.Rotated != 0 {
-		src = f.transformImage(room, src, d, size)
+		src = f.transformImage(scratch, src, d, size)
 		uncropped := *d // transformImage has cropped the image
 		uncropped.Y, uncropped.X = 0, 0
 		d, size[0], size[1] = &uncropped, size[2], size[3]
 	}
 	H, W, h, w := size[0], size[1], size[2], size[3]
-	for c := range room.pixels {
-		room.pixels[c] = slices.Grow(room.pixels[c][:0], w)[:w]
+	for c := range scratch.pixels {
+		scratch.pixels[c] = slices.Grow(scratch.pixels[c][:0], w)[:w]
 	}
-	room.noise = slices.Grow(room.noise[:0], 3*w)[:3*w]
+	scratch.noise = slices.Grow(scratch.noise[:0], 3*w)[:3*w]
 	for y := range h {
 		sy := min(max(int(d.Y)+y, 0), H-1) // source row, with repeated edges
 		for c := range 3 {
-			cropRow(room.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
+			cropRow(scratch.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
 		}
 		if d.Noise != 0 {
 			for c := range 3 {
-				d.noiseRow(room.noise[c*w:(c+1)*w], c, y, h)
+				d.noiseRow(scratch.noise[c*w:(c+1)*w], c, y, h)
 			}
 		}
 		if d.Coloured != 0 || d.Noise != 0 {
-			d.colourRow(room)
+			d.colourRow(scratch)
 		}
 		if f.ChannelsLast {
-			f.storeInterleaved(dst, room, y)
+			f.storeInterleaved(dst, scratch, y)
 			continue
 		}
-		for c, row := range room.pixels {
+		for c, row := range scratch.pixels {
 			at := (c*h + y) * w
 			if f.Table == nil {
 				copy(dst[at:], row)
@@ -304,8 +304,8 @@ func (f *ImageForm) AugmentImage(dst, src []byte, d *ImageDraw, size [4]int) {
 }
 
 // storeInterleaved stores row y of the result with the channels of a pixel next to each other.
-func (f *ImageForm) storeInterleaved(dst []byte, room *imageRows, y int) {
-	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
+func (f *ImageForm) storeInterleaved(dst []byte, scratch *imageRows, y int) {
+	r, g, b := scratch.pixels[0], scratch.pixels[1], scratch.pixels[2]
 	g, b = g[:len(r)], b[:len(r)]
 	at := 3 * y * len(r)
 	if f.Table == nil {
@@ -396,10 +396,10 @@ func (d *ImageDraw) bellNoise(v uint32) int32 {
 
 // colourRow applies the matrix, the offset and the noise to the pixels of a row. It rounds by
 // adding half of a unit (colourOne) and clips to bytes.
-func (d *ImageDraw) colourRow(room *imageRows) {
+func (d *ImageDraw) colourRow(scratch *imageRows) {
 	m := d.Matrix
 	offset := d.Offset + colourOne/2
-	r, g, b := room.pixels[0], room.pixels[1], room.pixels[2]
+	r, g, b := scratch.pixels[0], scratch.pixels[1], scratch.pixels[2]
 	g, b = g[:len(r)], b[:len(r)]
 	if d.Noise == 0 {
 		for x := range r {
@@ -411,9 +411,9 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 		return
 	}
 	n := len(r)
-	nr := room.noise[:n]
-	ng := room.noise[n : 2*n]
-	nb := room.noise[2*n : 3*n]
+	nr := scratch.noise[:n]
+	ng := scratch.noise[n : 2*n]
+	nb := scratch.noise[2*n : 3*n]
 	for x := range r {
 		R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
 		r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> 12)

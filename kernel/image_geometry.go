@@ -35,16 +35,21 @@ func (d *ImageDraw) setRotation(degrees float64) {
 }
 
 // transformImage returns the crop of an image [3, H, W], scaled and rotated, as [3, h, w]. The
-// result is valid until room is used again.
-func (f *ImageForm) transformImage(room *imageRows, src []byte, d *ImageDraw, size [4]int) []byte {
+// result is valid until scratch is used again.
+func (f *ImageForm) transformImage(
+	scratch *imageRows,
+	src []byte,
+	d *ImageDraw,
+	size [4]int,
+) []byte {
 	H, W, h, w := size[0], size[1], size[2], size[3]
 	cropHeight, cropWidth := h, w
 	if f.Scale.Filter != "" {
 		cropHeight, cropWidth = f.Crop[0], f.Crop[1]
 	}
-	image := func(i, height, width int) []byte { // memory of image i of room
-		room.images[i] = slices.Grow(room.images[i][:0], 3*height*width)[:3*height*width]
-		return room.images[i]
+	image := func(i, height, width int) []byte { // memory of image i of scratch
+		scratch.images[i] = slices.Grow(scratch.images[i][:0], 3*height*width)[:3*height*width]
+		return scratch.images[i]
 	}
 	out := image(0, cropHeight, cropWidth)
 	for c := range 3 {

@@ -15,8 +15,8 @@ type Options struct {
 	// augmentation: sample number of each entry, whose rows are consecutive. Augment.Samples is
 	// ignored. nil = all rows belong to sample 0.
 	Samples []int64
-	// output if not nil: the plan's validity, with rows set to 0 whose values are invalid
-	// (kernel.K6)
+	// If it is not nil, Resample writes the validity of each row to it: that of the plan, or 0 if
+	// the values of the row are invalid (kernel.K6).
 	Valid  []uint8
 	Counts *Counts // if not nil, the counts are added to it
 }

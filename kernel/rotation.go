@@ -122,8 +122,8 @@ func (e eulerOrder) blendAngles(v0, v1 [3]float64, w float64) (v [3]float64, ok 
 	if !ok {
 		return v, false
 	}
-	// Both are angles at w between the samples. near turns each angle the short way; line uses the
-	// stored values.
+	// Both are angles at w between the samples. near follows the shorter arc; line uses the stored
+	// values.
 	var near, line [3]float64
 	for j := range near {
 		d := v1[j] - v0[j]

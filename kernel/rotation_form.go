@@ -24,7 +24,8 @@ func QuatRotation(form string, q [4]float64) [3]float64 {
 	}
 	e := eulerOf(form)
 	v := e.nearestAngles(q, [3]float64{})
-	low, high, other := -math.Pi/2, math.Pi/2, math.Pi-v[1] // other: of the second set of angles
+	// other is the middle angle of the second set of angles that gives the same rotation.
+	low, high, other := -math.Pi/2, math.Pi/2, math.Pi-v[1]
 	if e.axes[0] == e.axes[2] {
 		low, high, other = 0, math.Pi, -v[1]
 	}

@@ -54,14 +54,14 @@ func (s *Sums) Pick(rows []int) *Sums {
 	return out
 }
 
-// Shift returns the sums with by added to the sample numbers of each row that covers a sample. Head
-// and Tail are shared with s.
-func (s *Sums) Shift(by int) *Sums {
+// Shift returns a copy of the sums in which every sample number is larger by offset. Rows that
+// cover no sample are unchanged. Head and Tail are shared with s.
+func (s *Sums) Shift(offset int) *Sums {
 	out := &Sums{From: slices.Clone(s.From), To: slices.Clone(s.To), Head: s.Head, Tail: s.Tail}
 	for i := range out.From {
 		if out.From[i] < out.To[i] {
-			out.From[i] += int32(by)
-			out.To[i] += int32(by)
+			out.From[i] += int32(offset)
+			out.To[i] += int32(offset)
 		}
 	}
 	return out

@@ -314,7 +314,7 @@ func (op *VoxelOp) Check() (err error) {
 		return misuseError(
 			voxelize,
 			"rows, counts and found belong to the sparse layout",
-			"coords beside them",
+			"coords in addition",
 			"none",
 		)
 	case sparse:

@@ -24,8 +24,8 @@ func (r *Rule) angleLow() float64 {
 // prevent the compiler from fusing products into sums, because the bits must not depend on GOAMD64
 // or GOARCH.
 
-// angleRow computes row i under the mode angle. It blends samples a and b at weight w the short way
-// around the circle, and wraps the result into [lo, lo+period).
+// angleRow computes row i under the mode angle. It blends samples a and b at weight w along the
+// shorter arc of the circle, and wraps the result into [lo, lo+period).
 func (r *resampleRun) angleRow(i, a, b int, w float64) {
 	period := r.opt.Rule.anglePeriod()
 	lo := r.opt.Rule.angleLow()
@@ -145,8 +145,9 @@ func (r *resampleRun) blendQuat(i, a, b int, w float64, channels [4]int) {
 	}
 }
 
-// slerpQuats returns the spherical blend of two quaternions, which need not be normalized. It turns
-// the short way. ok is false and the result is NaN if a norm is zero or not finite.
+// slerpQuats returns the spherical blend of two quaternions, which need not be normalized. It
+// follows the shorter of the two arcs between the rotations. ok is false and the result is NaN if a
+// norm is zero or not finite.
 func slerpQuats(q0, q1 [4]float64, w float64) (q [4]float64, ok bool) {
 	n0, n1 := quatNorm(q0), quatNorm(q1)
 	if !(n0 > 0 && n1 > 0) || math.IsInf(n0, 0) || math.IsInf(n1, 0) {

@@ -24,8 +24,8 @@ func otherContainer(head []byte) string {
 			return c.name
 		}
 	}
-	// packet reports whether packets of size bytes begin at offset, as far as head reaches.
-	packet := func(offset, size int) bool {
+	// hasPackets reports whether packets of size bytes begin at offset, as far as head reaches.
+	hasPackets := func(offset, size int) bool {
 		return len(head) > offset+size && head[offset] == 0x47 && head[offset+size] == 0x47
 	}
 	switch {
@@ -39,7 +39,7 @@ func otherContainer(head []byte) string {
 			return "AVI"
 		}
 		return "a RIFF file"
-	case packet(0, 188), packet(4, 192):
+	case hasPackets(0, 188), hasPackets(4, 192):
 		return "an MPEG transport stream (ts)"
 	case isAnnexB(head):
 		return "a raw H.264 or HEVC stream without a container"

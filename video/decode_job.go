@@ -52,9 +52,9 @@ func (r *decodeJob) runGroup(ctx context.Context) (keep bool, err error) {
 }
 
 // restartGroup resets the decoder to the start of the group. If canReuse is false, it replaces the
-// decoder. A group must have the same result with any neighbors, in any order. A damaged packet is
-// not its error if the packet was only sent to push frames out, or was left in the decoder by an
-// earlier group.
+// decoder. It is called if a group failed and the cause may be a packet outside the group: one that
+// was only sent to push frames out, or that an earlier group left in the decoder. The second
+// attempt makes the result independent of the groups before and after (video.V11).
 func (r *decodeJob) restartGroup(canReuse bool) error {
 	w := r.worker
 	if canReuse {
@@ -264,8 +264,9 @@ func (r *decodeJob) firstMissing() int {
 	return r.group.Ordinals[0]
 }
 
-// readPackets returns packets from d: fetched ones, or one read of adjacent packets that the group
-// needs and that fit the buffer. Packets beyond the group are read one by one, because usually the
+// readPackets returns the bytes of packets d … to-1 in buf, which begins at file offset base. It
+// takes fetched packets if packet d was fetched. Otherwise it reads adjacent packets of the group
+// at once, up to maxRead bytes. Packets beyond the group are read one by one, because usually the
 // first one is enough.
 func (r *decodeJob) readPackets(
 	ctx context.Context,

@@ -17,7 +17,7 @@ func startProgram(cmd *exec.Cmd, behind bool) error {
 		// The thread is never unlocked. It ends with the goroutine, because it has lost a
 		// capability that the program should not inherit.
 		runtime.LockOSThread()
-		dropNice()
+		dropNiceCapability()
 		if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && behind {
 			nice := 20 - priority // the system call returns 20 - nice
 			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(19, nice+10))
@@ -27,9 +27,10 @@ func startProgram(cmd *exec.Cmd, behind bool) error {
 	return <-started
 }
 
-// dropNice removes CAP_SYS_NICE from the calling thread and from the programs that it starts.
-// Errors are ignored: a thread that may not do this does not have the capability either.
-func dropNice() {
+// dropNiceCapability removes CAP_SYS_NICE, the right to real-time priority, from the calling thread
+// and from the programs that it starts. Errors are ignored: a thread that may not drop the
+// capability does not have it.
+func dropNiceCapability() {
 	_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_NICE, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

@@ -151,7 +151,7 @@ func (b *Fetched) planReads(f *File, groups []Group) {
 }
 
 // readAll reads all pieces. A failed read that covers several planned reads is repeated for each of
-// them. A group must have the same result with any neighbors.
+// them. A read error then concerns only the groups that need the damaged bytes (video.V11).
 func (b *Fetched) readAll(ctx context.Context, f *File) {
 	b.readPieces(ctx, f, b.pieces)
 	joined := len(b.pieces)
@@ -234,8 +234,8 @@ func (b *Fetched) holdsPacket(d int) bool {
 	return b.findPiece(Range{s.Offset, int64(s.Size)}) != nil
 }
 
-// packetsFrom returns packets from d up to last that one piece covers. ok is false if packet d is
-// not covered and must be read.
+// packetsFrom returns the bytes of packets d … to-1, at most up to last, that one piece covers. buf
+// begins at file offset base. ok is false if packet d is not covered and must be read.
 func (b *Fetched) packetsFrom(d, last int) (to int, base int64, buf []byte, err error, ok bool) {
 	ix := b.index
 	s := ix.Sample(d)

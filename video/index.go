@@ -31,7 +31,8 @@ type Index struct {
 	entryRuns   []entryRun
 	entries     []SampleEntry
 	rawStsd     [][]byte
-	// first decode index that is not completely in the file; samples if there is none
+	// decode index of the first sample that is not completely in the file; equal to the number of
+	// samples if all of them are
 	firstCut int
 	whole    int // see Whole
 }
@@ -201,7 +202,7 @@ type timeTable struct {
 	wide       []int64
 }
 
-// timeAt returns time i.
+// timeAt returns the i-th time of the sequence.
 func (t *timeTable) timeAt(i int) int64 {
 	switch {
 	case t.offsets != nil:

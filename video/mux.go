@@ -275,12 +275,12 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 		WithHint("%s", encodeHint)
 }
 
-// copyRead limits a read of adjacent samples.
-const copyRead = 1 << 20
+// maxCopyRead is the maximum size of one read of adjacent samples, in bytes.
+const maxCopyRead = 1 << 20
 
 // copyMedia writes the samples of all parts in decode order.
 func (m *joinPlan) copyMedia(ctx context.Context, dst io.Writer) error {
-	buf := make([]byte, copyRead)
+	buf := make([]byte, maxCopyRead)
 	for i, p := range m.parts {
 		ix := p.file.Index
 		for d := p.first; d <= p.last; {
@@ -288,13 +288,13 @@ func (m *joinPlan) copyMedia(ctx context.Context, dst io.Writer) error {
 			off, n := s.Offset, int64(s.Size)
 			for d++; d <= p.last; d++ {
 				next := ix.Sample(d)
-				if next.Offset != off+n || n+int64(next.Size) > copyRead {
+				if next.Offset != off+n || n+int64(next.Size) > maxCopyRead {
 					break
 				}
 				n += int64(next.Size)
 			}
 			for n > 0 {
-				piece := buf[:min(n, copyRead)]
+				piece := buf[:min(n, maxCopyRead)]
 				if err := p.file.Ranged.ReadAt(ctx, piece, off); err != nil {
 					return robocache.At(
 						err,

@@ -57,8 +57,8 @@ func (m *joinPlan) fileHeader() ([]byte, error) {
 // one track.
 const chunkSamples = 32
 
-// unityMatrix is the display matrix without rotation. Its elements are 16.16 fixed-point numbers,
-// in the last column 2.30.
+// unityMatrix is the display matrix without rotation, row by row. Its elements are fixed-point
+// numbers with 16 fractional bits, or 30 in the last column.
 var unityMatrix = []uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30}
 
 // moovBox returns the index of samples that begin at file offset media. offsets is the kind of the

@@ -106,9 +106,9 @@ type Skipper interface {
 	SendUnwanted(packet []byte, pts int64) error
 }
 
-// Reorderer is a Decoder that accepts the reorder depth: how many frames may precede a frame in
-// decode order and follow it in presentation order. Some streams do not carry it, and their frames
-// would be delivered in the wrong order.
+// Reorderer is a Decoder that accepts the reorder depth: relation many frames may precede a frame
+// in decode order and follow it in presentation order. Some streams do not carry it, and their
+// frames would be delivered in the wrong order.
 type Reorderer interface {
 	Reorder(images int)
 }
@@ -196,11 +196,11 @@ func (p *Pool) decodeGroup(
 	if len(g.Ordinals) == 0 {
 		return nil
 	}
-	w, how, err := p.acquireDecoder(f, g)
+	w, relation, err := p.acquireDecoder(f, g)
 	if err != nil {
 		return locateError(err, f, nil, g.Ordinals[0])
 	}
-	if how == resumed {
+	if relation == resumed {
 		p.continued.Add(1)
 	} else {
 		w.position = position{
@@ -218,8 +218,8 @@ func (p *Pool) decodeGroup(
 		fetched: b,
 		group:   g,
 		deliver: deliver,
-		inOrder: how != elsewhere,
-		resumed: how == resumed,
+		inOrder: relation != elsewhere,
+		resumed: relation == resumed,
 	}
 	keep := false
 	// also if deliver panics, because a decoder is C memory
@@ -280,9 +280,13 @@ func checkGroup(f *File, g Group) error {
 
 // Relations between a decoder from acquireDecoder and the group.
 const (
-	elsewhere = iota // the decoder was flushed
-	nearby           // flushed, but the caller reads in order: its last frame was shortly before
-	resumed          // the decoder's position is where the group continues
+	// The decoder is new or was flushed.
+	elsewhere = iota
+	// The decoder was flushed, but its last wanted frame is shortly before the group, so the caller
+	// probably reads frame after frame.
+	nearby
+	// The decoder continues from its position without a flush.
+	resumed
 )
 
 const (
@@ -293,9 +297,9 @@ const (
 	longGroup, keepPositions = 8, 12
 )
 
-// acquireDecoder returns an idle decoder for the group's sample entry, or a new one. how is its
-// relation to the group.
-func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) {
+// acquireDecoder returns an idle decoder for the group's sample entry, or a new one. relation is
+// its relation to the group.
+func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, relation int, err error) {
 	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
 	p.mu.Lock()
 	if p.closed {
@@ -317,16 +321,16 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 			continue
 		}
 		if c.position.index != nil && c.position.canServe(f.Index, g) {
-			found, how = i, resumed
+			found, relation = i, resumed
 			break
 		}
 		ahead := g.Ordinals[0] - c.lastFrame
 		isNear := ahead > 0 && ahead <= nearFrames
-		if how == elsewhere && isNear {
-			found, how = i, nearby
+		if relation == elsewhere && isNear {
+			found, relation = i, nearby
 		}
 	}
-	if found >= 0 && how == elsewhere && p.idle[found].lastIndex != f.Index {
+	if found >= 0 && relation == elsewhere && p.idle[found].lastIndex != f.Index {
 		keepsPosition := g.Cost() > longGroup && fitting < keepPositions
 		if keepsPosition { // leave the idle decoder for the caller that used it last
 			found = -1
@@ -337,11 +341,11 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 		p.idle = slices.Delete(p.idle, found, found+1)
 		p.idleBytes -= w.bytes
 		p.mu.Unlock()
-		if how != resumed && w.position.index != nil {
+		if relation != resumed && w.position.index != nil {
 			w.decoder.Flush()
 			w.position = position{}
 		}
-		return w, how, nil
+		return w, relation, nil
 	}
 	p.mu.Unlock()
 	w, err = p.newWorker(entry)

@@ -11,10 +11,10 @@ type Range struct{ Off, Len int64 }
 func (r Range) endOffset() int64 { return r.Off + r.Len }
 
 // Coalesce merges ranges into reads. Neighbors become one read if at most gap bytes are between
-// them and the read stays within most bytes. A single longer range is not split. The result is
-// sorted and covers every range without the empty ones. It reuses the memory of ranges. Offsets and
+// them and the read has at most maxLen bytes. A longer single range is not split. The result is
+// sorted, covers every range that is not empty, and reuses the memory of ranges. Offsets and
 // lengths must not be negative, and their sums must not overflow.
-func Coalesce(ranges []Range, gap, most int64) []Range {
+func Coalesce(ranges []Range, gap, maxLen int64) []Range {
 	slices.SortFunc(
 		ranges,
 		func(a, b Range) int {
@@ -32,7 +32,7 @@ func Coalesce(ranges []Range, gap, most int64) []Range {
 			if end <= last.endOffset() {
 				continue
 			}
-			if r.Off-last.endOffset() <= gap && end-last.Off <= most {
+			if r.Off-last.endOffset() <= gap && end-last.Off <= maxLen {
 				last.Len = end - last.Off
 				continue
 			}

@@ -250,8 +250,10 @@ func entryOf(f *File, g Group) int {
 	return f.Index.entryOf(g.Start)
 }
 
-// proveStream decodes a group on the host, for the caller, and then on the device, to compare the
-// first frames. It sets the state of the stream by the result.
+// proveStream decodes a group on the host and delivers its frames. It then decodes the group on the
+// device and compares up to provenFrames frames. The stream becomes proven if they are identical,
+// and hostOnly if they differ or the device cannot decode it. core acquires a core of the host, as
+// in Decode.
 func (s *Split) proveStream(
 	ctx context.Context,
 	x *streamState,

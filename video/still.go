@@ -120,7 +120,7 @@ func stillHeader(b []byte) (StillInfo, error) {
 		}
 		return info, nil
 	case bytes.HasPrefix(b, []byte("II*\x00")), bytes.HasPrefix(b, []byte("MM\x00*")):
-		t, err := tiffHeader(b)
+		t, err := parseTIFF(b)
 		if err != nil {
 			return StillInfo{Format: "tiff"}, err
 		}

@@ -31,8 +31,8 @@ type tiffFile struct {
 	tiled            bool
 }
 
-// tiffHeader parses the first directory of a TIFF.
-func tiffHeader(b []byte) (_ *tiffFile, err error) {
+// parseTIFF parses the first directory of a TIFF.
+func parseTIFF(b []byte) (_ *tiffFile, err error) {
 	bad := func(format string, args ...any) (*tiffFile, error) {
 		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
 	}
@@ -243,7 +243,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	var raw []byte // little-endian rows of info.DType
 	var err error
 	if info.Format == "tiff" && info.DType != robocache.Uint8 {
-		if t, err = tiffHeader(encoded); err == nil {
+		if t, err = parseTIFF(encoded); err == nil {
 			err = t.checkDeepGrey()
 		}
 		if err != nil {

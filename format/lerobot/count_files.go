@@ -52,8 +52,8 @@ func (d *Dataset) otherFiles(named map[place]string) (others []countedFile) {
 	return others
 }
 
-// countFiles counts the rows of the files that the table names. named lists the data files, if they
-// were listed.
+// countFiles counts the rows of the files that the table names. named maps the places of the data
+// files to their names. It is empty if the files were not listed.
 func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]countedFile, error) {
 	e := d.episodes
 	files := make([]countedFile, len(e.files))
@@ -73,7 +73,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 			}
 		}
 		count := crash.Func("lerobot recount", func() error {
-			open := func() (*tableFile, error) { return d.claimedFooter(ctx, int32(i)) }
+			open := func() (*tableFile, error) { return d.namedFileFooter(ctx, int32(i)) }
 			counted, err := d.countFile(ctx, int32(i), f, open)
 			files[i] = counted
 			return err
@@ -130,9 +130,9 @@ func lastSlash(name string) int {
 	return -1
 }
 
-// claimedFooter reads the footer of a data file that the table names. Unlike tables.openFile, it
+// namedFileFooter reads the footer of a data file that the table names. Unlike tables.openFile, it
 // does not read small v2 files as a whole.
-func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, err error) {
+func (d *Dataset) namedFileFooter(ctx context.Context, file int32) (f *tableFile, err error) {
 	if d.raw.major != 2 || robocache.IsRemote(d.Bytes) {
 		return d.tables.footer(ctx, file)
 	}

@@ -74,15 +74,18 @@ func (d *Dataset) Diagnose(
 	return doc.findings, nil
 }
 
-// wants reports whether an episode was requested.
-func (doc *doctor) wants(episode int) bool { return doc.requested == nil || doc.requested[episode] }
+// isRequested reports whether an episode was requested.
+func (doc *doctor) isRequested(episode int) bool {
+	return doc.requested == nil || doc.requested[episode]
+}
 
-// wantsAny reports whether one of the episodes was requested, and nothing ended the diagnosis.
-func (doc *doctor) wantsAny(ctx context.Context, eps []int32) bool {
+// shouldCheckAny reports whether one of the episodes was requested, and nothing ended the
+// diagnosis.
+func (doc *doctor) shouldCheckAny(ctx context.Context, eps []int32) bool {
 	doc.failed = cmp.Or(doc.failed, ctx.Err())
-	isRequested := func(e int32) bool { return doc.requested[int(e)] }
+	isListed := func(e int32) bool { return doc.requested[int(e)] }
 	wantsAll := doc.requested == nil
-	return doc.failed == nil && (wantsAll || slices.ContainsFunc(eps, isRequested))
+	return doc.failed == nil && (wantsAll || slices.ContainsFunc(eps, isListed))
 }
 
 // addProgress counts n units of work as done.

@@ -18,8 +18,8 @@ import (
 // pageLimit bounds a page or dictionary that the doctor decodes.
 const pageLimit = 256 << 20
 
-// checkPages decodes the columns that RoboCache does not read, because other readers fail on a
-// damaged file. It always checks the metadata tables, and the data files if the option Deep is set.
+// checkPages decodes every column of the metadata tables, and of the data files if the option Deep
+// is set. This finds damage in columns that RoboCache does not read, but other readers do.
 func (doc *doctor) checkPages(ctx context.Context) {
 	d := doc.dataset
 	doc.runPart(ctx, nil, func() error {
@@ -46,7 +46,7 @@ func (doc *doctor) checkPages(ctx context.Context) {
 		return nil
 	})
 	for file := range d.tables.fileCount() {
-		if doc.options.Deep && doc.wantsAny(ctx, d.tables.episodesOf(int32(file))) {
+		if doc.options.Deep && doc.shouldCheckAny(ctx, d.tables.episodesOf(int32(file))) {
 			doc.runPart(ctx, nil, func() error {
 				footer, err := d.tables.footer(ctx, int32(file))
 				if err != nil {
@@ -116,7 +116,7 @@ func (doc *doctor) checkVideos(ctx context.Context) {
 		}
 		for file := range c.files {
 			eps := c.byFile.of(int32(file))
-			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
+			if len(eps) == 0 || !doc.shouldCheckAny(ctx, eps) {
 				continue
 			}
 			doc.runPart(
@@ -128,8 +128,8 @@ func (doc *doctor) checkVideos(ctx context.Context) {
 		}
 		// No file lists the episodes whose frames the metadata does not name.
 		for e := range d.episodes.count() {
-			if c.fileOf(e) == unknownFile && doc.wants(e) {
-				doc.badFrames(c, int32(e), d.noFramesNamed(c.key, e))
+			if c.fileOf(e) == unknownFile && doc.isRequested(e) {
+				doc.reportBadFrames(c, int32(e), d.unknownFramesError(c.key, e))
 			}
 		}
 	}
@@ -228,7 +228,8 @@ func (doc *doctor) checkDeclarations(f *robocache.Feature, layout *camFile, ix *
 			entry.Rotation,
 		)
 	}
-	// A file whose frames are found by time is reported as frame-count.
+	// Another number of frames than rows (layout.timed) is reported as "frame-count" elsewhere, and
+	// explains a different rate.
 	if n := ix.NumFrames(); n > 2 && layout.timed == nil {
 		fps := 1e9 / float64(max(1, ix.Interval()))
 		if want := doc.dataset.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
@@ -278,7 +279,7 @@ func (doc *doctor) checkEnds(f *robocache.Feature, c *camera, eps []int32) {
 // number of frames differs from their number of rows, because frames are found by time there.
 func (doc *doctor) checkByTime(ctx context.Context, c *camera, layout *camFile, eps []int32) {
 	for _, e := range eps {
-		if !doc.wants(int(e)) || doc.unreadable[int(e)] || doc.dataset.Len(int(e)) == 0 {
+		if !doc.isRequested(int(e)) || doc.unreadable[int(e)] || doc.dataset.Len(int(e)) == 0 {
 			continue
 		}
 		var fault error
@@ -286,12 +287,12 @@ func (doc *doctor) checkByTime(ctx context.Context, c *camera, layout *camFile, 
 			_, fault, err = doc.dataset.matchTimes(ctx, c, layout, int(e))
 			return err
 		})
-		doc.badFrames(c, e, fault)
+		doc.reportBadFrames(c, e, fault)
 	}
 }
 
-// badFrames reports an episode whose rows have no frames; a nil fault has no effect.
-func (doc *doctor) badFrames(c *camera, e int32, fault error) {
+// reportBadFrames reports an episode whose rows have no frames; a nil fault has no effect.
+func (doc *doctor) reportBadFrames(c *camera, e int32, fault error) {
 	var bad *robocache.Error
 	if !errors.As(fault, &bad) {
 		return

@@ -28,7 +28,7 @@ func (doc *doctor) checkTables(ctx context.Context) {
 	for file := range d.tables.fileCount() {
 		eps := d.tables.episodesOf(int32(file))
 		rowsAfterFile := c.totalRows + doc.rowsOf(eps) // according to the table
-		if !doc.wantsAny(ctx, eps) {
+		if !doc.shouldCheckAny(ctx, eps) {
 			c.totalRows = rowsAfterFile
 		} else if err := doc.checkFile(ctx, int32(file), c); err == nil {
 			// The numbers in the following files count the rows that this file lost.
@@ -45,7 +45,7 @@ func (doc *doctor) checkTables(ctx context.Context) {
 		}
 	}
 	for e, n := range c.episodeRows {
-		if doc.wants(e) && !doc.unreadable[e] && int(n) != d.Len(e) {
+		if doc.isRequested(e) && !doc.unreadable[e] && int(n) != d.Len(e) {
 			doc.unreadable[e] = true
 			if d.tables.badEpisode(e) == nil { // otherwise Open reported it
 				file, _ := d.tables.fileOf(e)
@@ -270,7 +270,7 @@ func (doc *doctor) checkRow(rows *groupRows, r int, c *tableCheck) {
 	}
 	rowInEpisode := int64(c.episodeRows[episode])
 	c.episodeRows[episode]++
-	if !doc.wants(episode) {
+	if !doc.isRequested(episode) {
 		return
 	}
 	if rows.frames != nil && rows.frames[r] != rowInEpisode {
@@ -427,7 +427,7 @@ func (doc *doctor) checkStatistics(ctx context.Context) {
 	lacksStats := stored == nil && err == nil && d.episodes.count() > 0
 	var episodes []int // readable ones
 	for e := range d.episodes.count() {
-		if doc.wants(e) && !doc.unreadable[e] {
+		if doc.isRequested(e) && !doc.unreadable[e] {
 			episodes = append(episodes, e)
 		}
 	}

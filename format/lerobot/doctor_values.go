@@ -18,8 +18,9 @@ const (
 	imageBlock = 16
 )
 
-// maxRefused is the number of errors of one feature after which its remaining episodes are skipped.
-const maxRefused = 20
+// maxFeatureErrors is the number of errors of one feature after which its remaining episodes are
+// skipped.
+const maxFeatureErrors = 20
 
 // eachBlock calls read for blocks of rows of every requested episode without a finding so far. An
 // error becomes a finding, and the rest of its episode is skipped.
@@ -28,26 +29,26 @@ func (doc *doctor) eachBlock(
 ) {
 	failures := 0
 	for e := range doc.dataset.episodes.count() {
-		if !doc.wants(e) || doc.unreadable[e] {
+		if !doc.isRequested(e) || doc.unreadable[e] {
 			continue
 		}
 		for first := 0; first < doc.dataset.Len(e) && doc.failed == nil; first += step {
 			rows := robocache.RowsOf(e, first, min(step, doc.dataset.Len(e)-first))
 			if err := read(rows); err != nil {
-				doc.reportRefused(ctx, err, f, e)
+				doc.recordRowError(ctx, err, f, e)
 				failures++
 				break
 			}
 		}
-		if failures >= maxRefused || doc.failed != nil {
+		if failures >= maxFeatureErrors || doc.failed != nil {
 			return
 		}
 	}
 }
 
-// reportRefused records an error about rows of a feature. A value that does not fit the declared
+// recordRowError records an error about rows of a feature. A value that does not fit the declared
 // type is a finding of its own; reportError records any other error.
-func (doc *doctor) reportRefused(ctx context.Context, err error, f *robocache.Feature, e int) {
+func (doc *doctor) recordRowError(ctx context.Context, err error, f *robocache.Feature, e int) {
 	where := robocache.Where{"stream": f.Key, "episode": doc.dataset.episodes.indexAt(e)}
 	var typed *robocache.Error
 	if ctx.Err() != nil || !errors.As(err, &typed) || !strings.HasPrefix(typed.Want, wantFit) {

@@ -139,7 +139,7 @@ func sortEpisodes(
 		return perm, nil, nil
 	}
 	if !repair {
-		return nil, nil, indexTwice(sorted[firstTwice])
+		return nil, nil, repeatedIndexError(sorted[firstTwice])
 	}
 	var renumbered []int32
 	kept := make([]int32, 0, len(ids))
@@ -169,8 +169,8 @@ func sortEpisodes(
 	return kept, stored, nil
 }
 
-// indexTwice returns the error about an episode_index of two rows of the table.
-func indexTwice(index int64) error {
+// repeatedIndexError returns the error about an episode_index of two rows of the table.
+func repeatedIndexError(index int64) error {
 	return robocache.Misuse(
 		string(op),
 		robocache.Where{"column": "episode_index"},
@@ -251,8 +251,8 @@ func (t *episodeTasks) addEpisode(tasks []string) {
 	t.ranges = append(t.ranges, [2]int32{from, int32(len(t.ids))})
 }
 
-// finished returns the table with its episodes in the order of perm.
-func (t *episodeTasks) finished(perm []int32) *episodeTasks {
+// sortedBy returns the table with its episodes in the order of perm.
+func (t *episodeTasks) sortedBy(perm []int32) *episodeTasks {
 	return &episodeTasks{ranges: reader.Permute(t.ranges, perm), ids: t.ids, texts: t.texts}
 }
 
@@ -389,7 +389,7 @@ func (d *Dataset) noEpisodes(file string) error {
 func (d *Dataset) useTable(e *episodes, perm []int32, file, unsorted, hint string) {
 	switch {
 	case e.count() < e.rows || len(e.stored) > 0:
-		d.reportTwice(e, perm, file)
+		d.reportRepeatedIndex(e, perm, file)
 	case perm != nil:
 		d.addFinding(warningAt("episodes-unsorted", file, unsorted, hint))
 	}
@@ -399,8 +399,8 @@ func (d *Dataset) useTable(e *episodes, perm []int32, file, unsorted, hint strin
 	d.About.NumberEpisodes(e.index)
 }
 
-// reportTwice adds the finding about an episode_index that occurs twice.
-func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
+// reportRepeatedIndex adds the finding about an episode_index that occurs twice.
+func (d *Dataset) reportRepeatedIndex(e *episodes, perm []int32, file string) {
 	where := robocache.Where{"file": file, "column": "episode_index"}
 	for _, id := range e.stored {
 		where["episode"] = id
@@ -453,5 +453,5 @@ func parseEpisodesV2(
 	e.setUnsure(unsure, perm)
 	e.setIndex(reader.Permute(ids, perm))
 	e.length = reader.Permute(e.length, perm)
-	return e, tasks.finished(perm), perm, nil
+	return e, tasks.sortedBy(perm), perm, nil
 }

@@ -606,5 +606,5 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 	if total != d.episodes.rows {
 		return nil, changedError(fmt.Sprintf("%d rows", d.episodes.rows), fmt.Sprint(total))
 	}
-	return tasks.finished(d.paths.permutation), nil
+	return tasks.sortedBy(d.paths.permutation), nil
 }

@@ -316,8 +316,8 @@ func (f *infoFile) readTemplates(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// readCounts sets the numbers of files, episodes, frames and tasks. It returns a finding for each
-// that is no count.
+// readCounts sets the numbers of files, episodes, frames and tasks. It ignores values that are not
+// counts, and returns a finding for each.
 func (f *infoFile) readCounts(fields map[string]json.RawMessage) (found []robocache.Finding) {
 	for key, to := range map[string]*int64{
 		"chunks_size":    &f.chunksSize,

@@ -40,7 +40,7 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		return nil
 	}
 	d.About.Groups = groups
-	d.forgiveCameras()
+	d.downgradeCameraErrors()
 	counts := map[string]int{}
 	for _, g := range groups {
 		counts[g.Kind]++
@@ -61,10 +61,10 @@ func (d *Dataset) readModality(ctx context.Context) error {
 	return nil
 }
 
-// forgiveCameras turns errors about cameras without files into warnings if modality.json does not
-// name the camera. GR00T's own example datasets declare a misspelled camera in addition to the real
-// one.
-func (d *Dataset) forgiveCameras() {
+// downgradeCameraErrors turns errors about cameras without files into warnings if modality.json
+// does not name the camera. GR00T's own example datasets declare a misspelled camera in addition to
+// the real one.
+func (d *Dataset) downgradeCameraErrors() {
 	var cameras []string
 	for _, g := range d.About.Groups {
 		if g.Kind == "video" {

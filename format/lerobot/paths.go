@@ -143,7 +143,7 @@ func (p *paths) tryPaths(
 			return "", robocache.At(err, robocache.Where{"file": name})
 		}
 	}
-	name, err := p.inTree(ctx, pl)
+	name, err := p.pathInListing(ctx, pl)
 	if err != nil {
 		return "", err
 	}
@@ -165,9 +165,9 @@ var (
 	chunkName = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
 )
 
-// inTree returns the path of a place from the listing of the store, which is read at the first
-// call. It returns "" if the place is not listed or the store cannot list.
-func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
+// pathInListing returns the path of a place from the listing of the store, which is read at the
+// first call. It returns "" if the place is not listed or the store cannot list.
+func (p *paths) pathInListing(ctx context.Context, pl place) (string, error) {
 	p.listing.Lock()
 	defer p.listing.Unlock()
 	if p.tree == nil {

@@ -165,7 +165,7 @@ func (p *groupProof) noticeIndex(ctx context.Context, e int32, row int64) error 
 			"file":    p.tableFile.name,
 			"episode": d.episodes.indexAt(int(e)),
 		}
-		return robocache.At(indexTwice(stored), where)
+		return robocache.At(repeatedIndexError(stored), where)
 	}
 	id := d.episodes.dataID(int(e))
 	d.noticeOnce(robocache.Finding{
@@ -319,9 +319,9 @@ func (t *tables) integers(
 	return readScalars(ctx, t, f, file, group, name, pq.Int64s)
 }
 
-// searchFile searches a whole file for its episodes and records the place of each. An episode that
-// is not one run with the length of the table is recorded as bad; the others can be read. It always
-// returns errMoved, unless reading fails.
+// searchFile searches a whole file for its episodes and records the place of each. An episode is
+// recorded as bad if its rows are not consecutive, or if the table states another length. The other
+// episodes can be read. searchFile always returns errMoved, unless reading fails.
 func (t *tables) searchFile(ctx context.Context, f *tableFile, file int32) error {
 	found := map[int64][]rowRun{}
 	hasIDs := f.pq.Column("episode_index") != nil

@@ -27,7 +27,7 @@ func Record(
 		cfg,
 		opt,
 		func(ctx context.Context) (*write.Recorded, error) {
-			have, err := recordedIn(ctx, dir)
+			have, err := readRecorded(ctx, dir)
 			if have != nil && opt.OnlyNew {
 				err = robocache.Misuse("record", nil, "the folder already holds a dataset").
 					WithHint("pass %s to continue it", robocache.Option("mode", "a"))
@@ -93,9 +93,9 @@ func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
 	return int(last) + 1, row
 }
 
-// recordedIn reads what a recorder must know about the dataset in dir. It returns nil if dir is
+// readRecorded reads what a recorder must know about the dataset in dir. It returns nil if dir is
 // empty.
-func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
+func readRecorded(ctx context.Context, dir string) (_ *write.Recorded, err error) {
 	defer crash.Recover("record", &err)
 	s, err := store.OpenLocal(dir)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 // their rows are read (compareFile).
 func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	e := d.episodes
-	if !d.isRecounted() {
+	if !d.shouldRecount() {
 		if len(e.unsure) > 0 {
 			return d.unsureError()
 		}
@@ -67,8 +67,8 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 }
 
 // appendOtherFiles appends the counted data files that the table does not name, because they may
-// hold rows that the named files lack. named lists the data files, or is nil if they were not
-// listed.
+// hold rows that the named files lack. named maps the places of the data files to their names. It
+// is nil if the files were not listed.
 func (d *Dataset) appendOtherFiles(
 	ctx context.Context, files []countedFile, named map[place]string,
 ) ([]countedFile, error) {
@@ -90,10 +90,10 @@ func (d *Dataset) appendOtherFiles(
 	return files, nil
 }
 
-// isRecounted reports whether Open compares the table with the data files. The limits on the number
-// of files bound the time of Open. A doubtful table, which contradicts itself or the totals, is
-// compared for more files.
-func (d *Dataset) isRecounted() bool {
+// shouldRecount reports whether Open compares the table with the data files. The limits on the
+// number of files bound the time of Open. A doubtful table, which contradicts itself or the totals,
+// is compared for more files.
+func (d *Dataset) shouldRecount() bool {
 	e := d.episodes
 	doubtful := len(e.unsure) > 0 || len(e.stored) > 0 ||
 		d.raw.totalFrames >= 0 && d.raw.totalFrames != e.from[e.count()]
@@ -204,7 +204,7 @@ func (d *Dataset) correctTable(
 			name := files[e.file[pos]].name
 			c.setUnreadable(pos, e.start[pos], d.tables.scatteredError(name, pos, matching))
 		case r == nil:
-			c.loseEpisode(pos)
+			c.setLost(pos)
 		default:
 			c.placeEpisode(pos, r)
 		}
@@ -243,8 +243,9 @@ func (c *tableCorrection) setUnreadable(pos int, start int64, err error) {
 	c.unreadable[int32(pos)] = relocated{start, err}
 }
 
-// loseEpisode reports an episode of which no rows were found.
-func (c *tableCorrection) loseEpisode(pos int) {
+// setLost marks an episode of which no rows were found as unreadable, and reports it. It does
+// nothing if the episode is empty, or if its file could not be read.
+func (c *tableCorrection) setLost(pos int) {
 	d := c.dataset
 	e := d.episodes
 	listed := &c.files[e.file[pos]]

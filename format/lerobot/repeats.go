@@ -59,7 +59,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	}
 	if len(repeated) > 0 && !d.repair {
 		id := slices.Min(slices.Collect(maps.Keys(repeated)))
-		return nil, robocache.At(indexTwice(id), robocache.Where{"file": repeated[id]})
+		return nil, robocache.At(repeatedIndexError(id), robocache.Where{"file": repeated[id]})
 	}
 	reported := map[int64]bool{} // by Open, because the table lists the index twice
 	for _, id := range e.stored {
@@ -259,9 +259,9 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 // unknownFile is the video file of an episode whose frames the metadata does not name.
 const unknownFile = -1
 
-// noFramesNamed returns the error about an episode that the table does not list and whose frames
-// are unknown.
-func (d *Dataset) noFramesNamed(key string, episode int) error {
+// unknownFramesError returns the error about an episode that the table does not list and whose
+// frames are unknown.
+func (d *Dataset) unknownFramesError(key string, episode int) error {
 	where := robocache.Where{"stream": key, "episode": d.episodes.indexAt(episode)}
 	return robocache.Malformed("lerobot frames", where,
 		"the episodes table does not list these rows, so their frames are unknown").
@@ -369,7 +369,7 @@ func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun)
 		}
 	}
 	where := robocache.Where{"file": file, "episode": t.dataset.episodes.indexAt(episode)}
-	return robocache.At(indexTwice(id), where)
+	return robocache.At(repeatedIndexError(id), where)
 }
 
 // otherFileHas reports whether the file of another v2 episode also has the rows of an index.

@@ -101,7 +101,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 // that are found by key and number.
 func (d *Dataset) hasUnnamedFiles(ctx context.Context, key string, probes []place) (bool, error) {
 	for _, pl := range probes {
-		name, err := d.paths.inTree(ctx, pl)
+		name, err := d.paths.pathInListing(ctx, pl)
 		if err != nil {
 			return false, err
 		}
@@ -197,7 +197,7 @@ func (f *camFile) firstFrame(episode int32) int {
 func (d *Dataset) cameraFile(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
 	n := c.fileOf(episode)
 	if n == unknownFile {
-		return nil, d.noFramesNamed(c.key, episode)
+		return nil, d.unknownFramesError(c.key, episode)
 	}
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
@@ -323,7 +323,7 @@ func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
 
 // hasCameraFile reports whether the listing has a file of a camera.
 func (p *paths) hasCameraFile(ctx context.Context, key string) (bool, error) {
-	if _, err := p.inTree(ctx, place{key: key}); err != nil {
+	if _, err := p.pathInListing(ctx, place{key: key}); err != nil {
 		return false, err
 	}
 	p.listing.Lock()

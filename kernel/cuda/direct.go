@@ -13,7 +13,7 @@ import (
 // The structs mirror those of src/direct.cuh, which documents the fields. The order and the sizes
 // must be equal (direct_test.go).
 
-// directStream mirrors DirectStream.
+// directStream mirrors DirectStream of src/direct.cuh.
 type directStream struct {
 	streamHead
 	entry, row, timesEntry, timesRow           int64
@@ -23,10 +23,10 @@ type directStream struct {
 	_                                          [3]uint8
 }
 
-// divisor mirrors Divisor.
+// divisor mirrors Divisor of src/direct.cuh.
 type divisor struct{ m, shift uint32 }
 
-// directParams mirrors Direct.
+// directParams mirrors Direct of src/direct.cuh, the parameters of a launch.
 type directParams struct {
 	fuseHead
 	total, vectors, rows              uint32

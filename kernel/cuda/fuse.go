@@ -121,7 +121,8 @@ const (
 	fuseLean                   // requires equal types and no epilogue (fastKernels)
 )
 
-// describeGroup fills the parameters that do not depend on the kernel, and chooses the kernel.
+// describeGroup fills the parameters that do not depend on the kernel. It chooses the fastest of
+// the kernels fuseLean, fuseMapped and the general one that supports every stream of the group.
 func (g *fuseGroup) describeGroup() error {
 	f := g.f
 	op := g.f.op
@@ -142,7 +143,7 @@ func (g *fuseGroup) describeGroup() error {
 	if v := op.Valid; v != nil {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
-	// A fast kernel must support every stream of the group.
+	// lean and mapped report whether all streams so far suit fuseLean and fuseMapped.
 	lean := op.Counts == nil
 	mapped := true
 	isDenseOut := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
@@ -257,9 +258,10 @@ func timeSteps(t *kernel.Tensor) (entry, row int64) {
 // fitsInt32 reports whether the fast kernels can compute offsets with this stride in 32 bits.
 func fitsInt32(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
-// chooseVector chooses how many neighboring columns a thread computes at once: 8, 4 or 1. This is
-// limited by the extent and strides of each stream, and by 16 bytes of the larger side. size is the
-// size of a result element. The alignment of addresses is checked in each run.
+// chooseVector chooses how many neighboring columns, called a vector, a thread computes at once: 8,
+// 4 or 1. A vector has at most 16 bytes, both of the values and of the result. The number of
+// columns and all strides must be multiples of it. size is the number of bytes of a result element.
+// The alignment of the addresses is checked in each run.
 func (g *fuseGroup) chooseVector(size int) {
 	p := &g.p
 	widest := 4

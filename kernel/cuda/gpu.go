@@ -89,7 +89,8 @@ func openGPU(number int) (*gpu, error) {
 	return g, nil
 }
 
-// driverError adds the device to an error of the driver.
+// driverError returns the error for a result of the driver, with the number of the device. what
+// completes "could not".
 func (g *gpu) driverError(what string, code int32) error {
 	return robocache.At(g.driver.driverError(what, code), robocache.Where{"device": g.number})
 }

@@ -118,7 +118,7 @@ func (d *Device) Driver() int {
 // memoryInfo returns the free and the total memory of the device, in bytes.
 func (g *gpu) memoryInfo() (free, total int64, err error) {
 	words := new([2]uintptr)
-	err = g.callDriver("tell its memory", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
+	err = g.callDriver("read the memory size", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
 	return int64(words[0]), int64(words[1]), err
 }
 

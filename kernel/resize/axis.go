@@ -191,10 +191,10 @@ func (s *Scaler) setCV2(k scalerKey) {
 		if isHalf {
 			s.Bias = 0.125 // rounds half up: sums are multiples of 1/4
 		}
-		s.X, s.Y = cellSums(k.fromWidth, k.toWidth), cellSums(k.fromHeight, k.toHeight)
+		s.X, s.Y = sumAxis(k.fromWidth, k.toWidth), sumAxis(k.fromHeight, k.toHeight)
 	case isArea:
 		s.Arithmetic = Floats
-		s.X, s.Y = cellMeans(k.fromWidth, k.toWidth), cellMeans(k.fromHeight, k.toHeight)
+		s.X, s.Y = meanAxis(k.fromWidth, k.toWidth), meanAxis(k.fromHeight, k.toHeight)
 	default:
 		s.Arithmetic = Fixed
 		isArea = k.filter == CV2Area
@@ -209,9 +209,9 @@ func (s *Scaler) setCV2(k scalerKey) {
 	}
 }
 
-// cellSums returns the axis of cells that cover a whole number of samples, with weight 1 for each
-// sample.
-func cellSums(from, to int) *Axis {
+// sumAxis returns an axis whose results each cover the same whole number of samples, with weight 1
+// for each sample.
+func sumAxis(from, to int) *Axis {
 	a := newAxis(from, to)
 	n := from / to
 	ones := make([]float32, n)
@@ -224,9 +224,9 @@ func cellSums(from, to int) *Axis {
 	return a
 }
 
-// cellMeans returns the axis of cells that cover fractions of samples. A fraction below 1/1000 is
-// ignored, as in cv2.
-func cellMeans(from, to int) *Axis {
+// meanAxis returns an axis whose results cover intervals, called cells, that may begin and end
+// inside a sample. A fraction of a sample below 1/1000 is ignored, as in cv2.
+func meanAxis(from, to int) *Axis {
 	a := newAxis(from, to)
 	scale := float64(from) / float64(to)
 	for i := range to {

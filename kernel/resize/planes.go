@@ -31,18 +31,18 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 // Plane scales one channel. src has rows of stride bytes. dst receives the part of the scaled image
 // that it names. dst must not overlap src.
 func (s *Scaler) Plane(dst Plane, src []byte, stride int) {
-	room := scratchPool.Get().(*scratch)
-	defer scratchPool.Put(room)
+	buffers := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(buffers)
 	switch {
-	case s.scaleVectors(dst, src, stride, room):
+	case s.scaleVectors(dst, src, stride, buffers):
 	case s.Arithmetic == Floats:
-		s.scaleFloats(dst, src, stride, room)
+		s.scaleFloats(dst, src, stride, buffers)
 	case s.Arithmetic == Fixed:
-		s.scaleFixed(dst, src, stride, room)
+		s.scaleFixed(dst, src, stride, buffers)
 	case s.X.Shift == 0:
 		s.selectPixels(dst, src, stride)
 	default:
-		s.scaleBytes(dst, src, stride, room)
+		s.scaleBytes(dst, src, stride, buffers)
 	}
 }
 
@@ -77,27 +77,27 @@ func clipShifted(v int32, shift int32) byte {
 
 // scaleBytes sums in integers. The first pass computes two rows at a time, in the halves of 64-bit
 // words, and the second pass eight pixels at a time.
-func (s *Scaler) scaleBytes(dst Plane, src []byte, stride int, room *scratch) {
+func (s *Scaler) scaleBytes(dst Plane, src []byte, stride int, buffers *scratch) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	pitch := dst.Width + 8 // the second pass reads words
-	room.bytes = slices.Grow(room.bytes[:0], (hi-lo+1)*pitch)[:(hi-lo+1)*pitch]
-	room.pairs = slices.Grow(room.pairs[:0], s.X.From+s.X.taps)[:s.X.From+s.X.taps]
+	buffers.bytes = slices.Grow(buffers.bytes[:0], (hi-lo+1)*pitch)[:(hi-lo+1)*pitch]
+	buffers.pairs = slices.Grow(buffers.pairs[:0], s.X.From+s.X.taps)[:s.X.From+s.X.taps]
 	for y := lo; y < hi; y += 2 {
 		first := src[y*stride:][:s.X.From]
 		second := first
 		if y+1 < hi {
 			second = src[(y+1)*stride:][:s.X.From]
 		}
-		pairs := room.pairs[:len(first)]
+		pairs := buffers.pairs[:len(first)]
 		for x := range pairs {
 			pairs[x] = uint64(first[x]) | uint64(second[x])<<32
 		}
-		out := room.bytes[(y-lo)*pitch:]
-		s.X.sumPairs(out[:dst.Width], out[pitch:][:dst.Width], room.pairs, dst.Left)
+		out := buffers.bytes[(y-lo)*pitch:]
+		s.X.sumPairs(out[:dst.Width], out[pitch:][:dst.Width], buffers.pairs, dst.Left)
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
-		rows := room.bytes[(int(s.Y.First[i])-lo)*pitch:]
+		rows := buffers.bytes[(int(s.Y.First[i])-lo)*pitch:]
 		weights := s.Y.Weights[s.Y.Start[i]:s.Y.Start[i+1]]
 		sumRows(dst, y, rows, pitch, weights, s.Y.Shift)
 	}
@@ -201,22 +201,22 @@ var byteReals = func() (out [256]float32) {
 
 // scaleFloats sums in float32. Conversions round each product, so that no compiler fuses it into a
 // sum.
-func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, room *scratch) {
+func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, buffers *scratch) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	pitch := (dst.Width + 3) &^ 3
 	size := (hi-lo)*pitch + s.X.From + s.X.taps
-	room.floats = slices.Grow(room.floats[:0], size)[:size]
-	line := room.floats[(hi-lo)*pitch:]
+	buffers.floats = slices.Grow(buffers.floats[:0], size)[:size]
+	line := buffers.floats[(hi-lo)*pitch:]
 	clear(line[s.X.From:]) // it is multiplied by zeros, and must not be NaN
 	for y := lo; y < hi; y++ {
 		for x, v := range src[y*stride:][:s.X.From] {
 			line[x] = byteReals[v]
 		}
-		s.X.sumReals(room.floats[(y-lo)*pitch:][:dst.Width], line, dst.Left)
+		s.X.sumReals(buffers.floats[(y-lo)*pitch:][:dst.Width], line, dst.Left)
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
-		rows := room.floats[(int(s.Y.First[i])-lo)*pitch:]
+		rows := buffers.floats[(int(s.Y.First[i])-lo)*pitch:]
 		s.sumFloatRows(dst, y, rows, pitch, s.Y.Floats[s.Y.Start[i]:s.Y.Start[i+1]])
 	}
 }
@@ -271,12 +271,12 @@ func (s *Scaler) sumFloatRows(dst Plane, y int, rows []float32, pitch int, weigh
 }
 
 // scaleFixed blends two columns and then two rows. Rows that no output uses are not computed.
-func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, room *scratch) {
+func (s *Scaler) scaleFixed(dst Plane, src []byte, stride int, buffers *scratch) {
 	n := dst.Width
-	room.ints = slices.Grow(room.ints[:0], 2*n)[:2*n]
+	buffers.ints = slices.Grow(buffers.ints[:0], 2*n)[:2*n]
 	// Two blended source rows are kept, even rows in slot 0 and odd rows in slot 1. held has their
 	// numbers.
-	lines, held := [2][]int32{room.ints[:n], room.ints[n:]}, [2]int{-1, -1}
+	lines, held := [2][]int32{buffers.ints[:n], buffers.ints[n:]}, [2]int{-1, -1}
 	line := func(y int) []int32 {
 		y = min(max(y, 0), s.Y.From-1)
 		slot := y & 1

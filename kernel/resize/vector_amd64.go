@@ -45,19 +45,19 @@ func blendPairs(out *int16, row *byte, loads *tapLoad, groups int)
 func blendLines(out *byte, first, second *int16, low, high, blocks int)
 
 // scaleVectors scales a channel with vector instructions. It returns false if it cannot.
-func (s *Scaler) scaleVectors(dst Plane, src []byte, stride int, room *scratch) bool {
+func (s *Scaler) scaleVectors(dst Plane, src []byte, stride int, buffers *scratch) bool {
 	if s.X.loads == nil || dst.Width < 1 || dst.Height < 1 {
 		return false
 	}
 	v := layOutRows(dst)
-	room.line = slices.Grow(room.line[:0], 16*v.blocks)[:16*v.blocks]
+	buffers.line = slices.Grow(buffers.line[:0], 16*v.blocks)[:16*v.blocks]
 	switch s.Arithmetic {
 	case Bytes:
-		s.scaleByteVectors(dst, src, stride, room, v)
+		s.scaleByteVectors(dst, src, stride, buffers, v)
 	case Floats:
-		s.scaleFloatVectors(dst, src, stride, room, v)
+		s.scaleFloatVectors(dst, src, stride, buffers, v)
 	default:
-		s.scaleFixedVectors(dst, src, stride, room, v)
+		s.scaleFixedVectors(dst, src, stride, buffers, v)
 	}
 	return true
 }
@@ -67,53 +67,53 @@ func (a *Axis) loadsFrom(column int) *tapLoad { return &a.loads[column/8*a.steps
 
 // scaleByteVectors is scaleBytes with vector instructions.
 func (s *Scaler) scaleByteVectors(
-	dst Plane, src []byte, stride int, room *scratch, v vectorRows,
+	dst Plane, src []byte, stride int, buffers *scratch, v vectorRows,
 ) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	// The last pair of rows may exceed the rows that are used; its weight is 0.
 	size := (hi - lo + 2*s.Y.steps + 1) * v.pitch
-	room.bytes = slices.Grow(room.bytes[:0], size)[:size]
+	buffers.bytes = slices.Grow(buffers.bytes[:0], size)[:size]
 	for y := lo; y < hi; y++ {
 		row := src[y*stride:][:s.X.From]
-		sumColumns(&room.bytes[(y-lo)*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups,
+		sumColumns(&buffers.bytes[(y-lo)*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups,
 			s.X.steps, int(s.X.Shift))
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
 		at := (int(s.Y.First[i])-lo)*v.pitch + dst.Left - v.column
-		sumByteRows(&room.line[0], &room.bytes[at], v.pitch, &s.Y.rowPairs[i*s.Y.steps],
+		sumByteRows(&buffers.line[0], &buffers.bytes[at], v.pitch, &s.Y.rowPairs[i*s.Y.steps],
 			s.Y.steps, v.blocks, int(s.Y.Shift))
-		dst.storeRow(y, room.line)
+		dst.storeRow(y, buffers.line)
 	}
 }
 
 // scaleFloatVectors is scaleFloats with vector instructions.
 func (s *Scaler) scaleFloatVectors(
-	dst Plane, src []byte, stride int, room *scratch, v vectorRows,
+	dst Plane, src []byte, stride int, buffers *scratch, v vectorRows,
 ) {
 	lo, hi := s.Y.rowsOf(dst.Top, dst.Height)
 	size := (hi - lo + 1) * v.pitch
-	room.floats = slices.Grow(room.floats[:0], size)[:size]
+	buffers.floats = slices.Grow(buffers.floats[:0], size)[:size]
 	for y := lo; y < hi; y++ {
 		row := src[y*stride:][:s.X.From]
-		sumFloatColumns(&room.floats[(y-lo)*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups,
+		sumFloatColumns(&buffers.floats[(y-lo)*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups,
 			s.X.steps)
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
 		weights := s.Y.Floats[s.Y.Start[i]:s.Y.Start[i+1]]
 		at := (int(s.Y.First[i])-lo)*v.pitch + dst.Left - v.column
-		sumFloatLines(&room.line[0], &room.floats[at], v.pitch, &weights[0], len(weights),
+		sumFloatLines(&buffers.line[0], &buffers.floats[at], v.pitch, &weights[0], len(weights),
 			v.blocks, s.Gain, s.Bias)
-		dst.storeRow(y, room.line)
+		dst.storeRow(y, buffers.line)
 	}
 }
 
 // scaleFixedVectors is scaleFixed with vector instructions. It also keeps two blended source rows.
 func (s *Scaler) scaleFixedVectors(
-	dst Plane, src []byte, stride int, room *scratch, v vectorRows,
+	dst Plane, src []byte, stride int, buffers *scratch, v vectorRows,
 ) {
-	room.words = slices.Grow(room.words[:0], 2*v.pitch)[:2*v.pitch]
+	buffers.words = slices.Grow(buffers.words[:0], 2*v.pitch)[:2*v.pitch]
 	held := [2]int{-1, -1}
 	line := func(y int) *int16 {
 		y = min(max(y, 0), s.Y.From-1)
@@ -121,15 +121,15 @@ func (s *Scaler) scaleFixedVectors(
 		if held[slot] != y {
 			held[slot] = y
 			row := src[y*stride:][:s.X.From]
-			blendPairs(&room.words[slot*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups)
+			blendPairs(&buffers.words[slot*v.pitch], &row[0], s.X.loadsFrom(v.column), v.groups)
 		}
-		return &room.words[slot*v.pitch+dst.Left-v.column]
+		return &buffers.words[slot*v.pitch+dst.Left-v.column]
 	}
 	for y := range dst.Height {
 		i := dst.Top + y
 		first, second := line(int(s.Y.First[i])), line(int(s.Y.First[i])+1)
 		low, high := int(s.Y.Weights[2*i]), int(s.Y.Weights[2*i+1])
-		blendLines(&room.line[0], first, second, low, high, v.blocks)
-		dst.storeRow(y, room.line)
+		blendLines(&buffers.line[0], first, second, low, high, v.blocks)
+		dst.storeRow(y, buffers.line)
 	}
 }

@@ -212,7 +212,7 @@ func (in *instance) callFunction(
 	case err != nil && in.isFull():
 		return 0, outOfMemory()
 	case err != nil:
-		// the decoder's stack does not help the reader
+		// err is dropped, because it holds only the WebAssembly stack
 		return 0, malformedStream("the decoder stopped")
 	case len(r) == 0:
 		return 0, nil

@@ -162,9 +162,9 @@ func (d *decoder) parseCurrent() error {
 	return err
 }
 
-// rejectCallback keeps the first error of a callback for the driver call that caused it. It returns
-// the callback result that stops the parser.
-func (d *decoder) rejectCallback(err error) int32 {
+// failCallback stores err in callbackErr, unless an earlier error is stored. The driver call that
+// caused the callback returns it. failCallback returns the callback result that stops the parser.
+func (d *decoder) failCallback(err error) int32 {
 	if d.callbackErr == nil {
 		d.callbackErr = err
 	}
@@ -176,12 +176,12 @@ func (d *decoder) rejectCallback(err error) int32 {
 func (d *decoder) onSequence(f *streamFormat) int32 {
 	if d.handle != 0 {
 		if *f != d.format {
-			return d.rejectCallback(d.backend.unsupported("the stream changes its format", "", ""))
+			return d.failCallback(d.backend.unsupported("the stream changes its format", "", ""))
 		}
 		return d.surfaceCount
 	}
 	if err := d.backend.checkFormat(&d.caps, f); err != nil {
-		return d.rejectCallback(err)
+		return d.failCallback(err)
 	}
 	d.framesPerWait = min(max(togetherBytes/int(f.width*f.height*3/2), 1), maxTogether)
 	d.format, d.surfaceCount = *f, int32(f.surfaces)+int32(max(spareSurfaces, d.framesPerWait))
@@ -200,7 +200,7 @@ func (d *decoder) onSequence(f *streamFormat) int32 {
 		outputSurfaces: uint64(d.maxMapped()),
 	})
 	if err != nil {
-		return d.rejectCallback(err)
+		return d.failCallback(err)
 	}
 	d.handle = handle
 	return d.surfaceCount
@@ -214,7 +214,7 @@ const callbackDone = 1
 // checked.
 func (d *decoder) onDecode(p *decodeParams) int32 {
 	if p.field != 0 {
-		return d.rejectCallback(d.backend.unsupported("interlaced frames", "", ""))
+		return d.failCallback(d.backend.unsupported("interlaced frames", "", ""))
 	}
 	// Only in H.264 does the flag mean that no other frame refers to this one.
 	isUnreferenced := p.reference == 0 && d.entry.Codec == video.H264
@@ -222,10 +222,10 @@ func (d *decoder) onDecode(p *decodeParams) int32 {
 		return callbackDone
 	}
 	if err := d.vacateSurface(p.surface); err != nil {
-		return d.rejectCallback(err)
+		return d.failCallback(err)
 	}
 	if err := d.backend.driver.decodePicture(d.handle, p); err != nil {
-		return d.rejectCallback(err)
+		return d.failCallback(err)
 	}
 	d.surface, d.newestSurface = p.surface, p.surface
 	if !isUnreferenced {

@@ -313,7 +313,7 @@ func (r *decoderRegistry) callDecoder(number uintptr, f func(d *decoder) int32) 
 		result = f(d)
 		return nil
 	})(); err != nil {
-		return d.rejectCallback(err)
+		return d.failCallback(err)
 	}
 	return result
 }

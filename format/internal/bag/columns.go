@@ -33,7 +33,7 @@ type columnPlan struct {
 	blockRows  int   // rows in a block
 }
 
-// newPlan returns the plan of a clock of topic t.
+// newPlan returns the column plan of one clock of topic t.
 func newPlan(t *topic, clock int) columnPlan {
 	var p columnPlan
 	for i := range t.fields {
@@ -226,7 +226,7 @@ func (d *Dataset) visitMessages(
 			"a message is in a damaged part of the recording",
 		).
 			WithHint(
-				"open with %s: then such messages are left out from the start",
+				"Open with %s to leave out messages in damaged parts.",
 				robocache.Option("options", "ignore_index", true),
 			)
 	}

@@ -17,32 +17,36 @@ import (
 // cutEpisodes divides the recordings into episodes: one per recording, or parts of recordings by
 // log time.
 func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
-	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
+	method, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
 	failOption := func(want string) {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
-	// cut divides one recording; nil means one episode per recording. all contains the log times of
-	// its messages.
-	var cut func(rec int, all []int64) []episode
-	switch how {
+	// cut divides one recording; nil means one episode per recording. logTimes holds the sorted log
+	// times of its messages.
+	var cut func(rec int, logTimes []int64) []episode
+	switch method {
 	case "", "file":
 	case "gap":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s > 0 && s < 1e9) {
 			failOption("gap:<seconds>")
 		}
-		cut = func(rec int, all []int64) []episode { return cutGaps(rec, all, int64(s*1e9)) }
+		cut = func(rec int, logTimes []int64) []episode {
+			return cutGaps(rec, logTimes, int64(s*1e9))
+		}
 	case "events":
 		if arg == "" {
 			failOption("events:<topic>")
 		}
-		cut = func(rec int, all []int64) []episode { return d.cutEvents(ctx, rec, all, arg) }
+		cut = func(rec int, logTimes []int64) []episode {
+			return d.cutEvents(ctx, rec, logTimes, arg)
+		}
 	case "table":
 		spans := parseTable(arg)
-		cut = func(rec int, all []int64) []episode { return cutTable(rec, all, spans) }
+		cut = func(rec int, logTimes []int64) []episode { return cutTable(rec, logTimes, spans) }
 	case "steps":
-		cut = func(rec int, all []int64) []episode { return d.cutSteps(ctx, rec, all) }
+		cut = func(rec int, logTimes []int64) []episode { return d.cutSteps(ctx, rec, logTimes) }
 	default:
 		failOption("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
 	}
@@ -61,9 +65,9 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 		eps := []episode{{rec: rec, whole: true}}
 		if cut != nil {
 			err := guard.Try(func() {
-				all := d.mergedLogTimes(ctx, rec)
-				if len(all) > 0 || how == "events" || how == "table" {
-					eps = cut(rec, all)
+				logTimes := d.mergedLogTimes(ctx, rec)
+				if len(logTimes) > 0 || method == "events" || method == "table" {
+					eps = cut(rec, logTimes)
 				}
 			})
 			guard.Check(robocache.At(err, robocache.Where{"file": r.Name}))
@@ -103,26 +107,26 @@ func (d *Dataset) logTimes(ctx context.Context, rec int, t *topic) (log []int64)
 }
 
 // mergedLogTimes returns the sorted log times of all topics of a recording that are not latched.
-func (d *Dataset) mergedLogTimes(ctx context.Context, rec int) (all []int64) {
+func (d *Dataset) mergedLogTimes(ctx context.Context, rec int) (logTimes []int64) {
 	for _, t := range d.topics {
 		if t.storageIndex[rec] >= 0 && !t.latched {
-			all = append(all, d.logTimes(ctx, rec, t)...)
+			logTimes = append(logTimes, d.logTimes(ctx, rec, t)...)
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(logTimes)
+	return logTimes
 }
 
 // cutGaps makes an episode of each run of messages without a gap of more than gap nanoseconds.
-func cutGaps(rec int, all []int64, gap int64) (out []episode) {
-	from := all[0]
-	for i := 1; i < len(all); i++ {
-		if all[i]-all[i-1] > gap {
-			out = append(out, episode{rec: rec, from: from, to: all[i-1] + 1})
-			from = all[i]
+func cutGaps(rec int, logTimes []int64, gap int64) (out []episode) {
+	from := logTimes[0]
+	for i := 1; i < len(logTimes); i++ {
+		if logTimes[i]-logTimes[i-1] > gap {
+			out = append(out, episode{rec: rec, from: from, to: logTimes[i-1] + 1})
+			from = logTimes[i]
 		}
 	}
-	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
+	return append(out, episode{rec: rec, from: from, to: logTimes[len(logTimes)-1] + 1})
 }
 
 // minEpochTime is the smallest value in a table that is in nanoseconds since the epoch. Smaller
@@ -151,10 +155,11 @@ func parseTable(arg string) [][2]float64 {
 	return out
 }
 
-// cutTable makes an episode of each span of parseTable that contains a message.
-func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
+// cutTable makes an episode of each span of parseTable that contains a message. logTimes holds the
+// sorted log times of the recording.
+func cutTable(rec int, logTimes []int64, spans [][2]float64) (out []episode) {
 	for _, s := range spans {
-		if len(all) == 0 {
+		if len(logTimes) == 0 {
 			break
 		}
 		from, to := s[0], s[1]
@@ -162,10 +167,10 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 		if from >= minEpochTime {
 			e.from, e.to = int64(from), int64(to)
 		} else {
-			e.from = all[0] + int64(math.Round(from*1e9))
-			e.to = all[0] + int64(math.Round(to*1e9))
+			e.from = logTimes[0] + int64(math.Round(from*1e9))
+			e.to = logTimes[0] + int64(math.Round(to*1e9))
 		}
-		if i := firstAtOrAfter(all, e.from); i < len(all) && all[i] < e.to {
+		if i := firstAtOrAfter(logTimes, e.from); i < len(logTimes) && logTimes[i] < e.to {
 			out = append(out, e)
 		}
 	}
@@ -179,7 +184,7 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 func (d *Dataset) cutEvents(
 	ctx context.Context,
 	rec int,
-	all []int64,
+	logTimes []int64,
 	name string,
 ) (out []episode) {
 	var t *topic
@@ -204,7 +209,7 @@ func (d *Dataset) cutEvents(
 			Expected("a topic of texts, booleans or numbers", t.typ))
 	}
 	f := &t.fields[field].Feature
-	if len(all) == 0 {
+	if len(logTimes) == 0 {
 		return nil
 	}
 	events := eventCutter{rec: rec, openedAt: -1}
@@ -226,7 +231,7 @@ func (d *Dataset) cutEvents(
 		events.addText(m.Log, text)
 		return nil
 	})
-	events.closeEpisode(all[len(all)-1] + 1)
+	events.closeEpisode(logTimes[len(logTimes)-1] + 1)
 	return events.episodes
 }
 
@@ -270,7 +275,7 @@ func (c *eventCutter) addText(at int64, text string) {
 // cutSteps begins a new episode at each message whose timestamp steps back by more than the
 // tolerance. The timestamps are publish times if that clock is requested, otherwise headers. The
 // boundaries are log times. Nothing is interpolated across them.
-func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
+func (d *Dataset) cutSteps(ctx context.Context, rec int, logTimes []int64) []episode {
 	var steps []int64 // log times of messages that step back
 	for _, t := range d.topics {
 		if t.storageIndex[rec] < 0 || t.manyRows || d.opt.Clock == Log {
@@ -302,9 +307,10 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		return []episode{{rec: rec, whole: true}}
 	}
 	slices.Sort(steps)
-	// The streams step at almost the same time: steps within one second have one cause.
+	// A clock that steps back affects several streams at almost the same time. Steps within one
+	// second therefore begin only one episode.
 	var out []episode
-	from := all[0]
+	from := logTimes[0]
 	for i, s := range steps {
 		sameCause := i > 0 && s-steps[i-1] < int64(time.Second)
 		if sameCause || s <= from {
@@ -320,5 +326,5 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		Message:  fmt.Sprintf("a clock steps back %d times: an episode begins at each", len(steps)),
 		Count:    int64(len(steps)),
 	})
-	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
+	return append(out, episode{rec: rec, from: from, to: logTimes[len(logTimes)-1] + 1})
 }

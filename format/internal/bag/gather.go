@@ -313,15 +313,16 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 		return nil
 	}
 	t := d.topics[topic]
-	// Times of another clock are in the payloads. The log times are in the index, and trackOf reads
-	// the times of the topic's clock in any case.
+	// trackOf always reads the times of the topic's clock, and the index holds the log times. For
+	// any other clock the payloads must be read.
 	full := clock != "" && clock != Log && clock != t.clock
 	tr := d.trackOf(ctx, ep, topic, full)
 	r := &tr.clocks[c]
-	readsIndex := !d.needsPayload(t) // other reads of the stream
-	if tr.full && readsIndex {
-		// Other reads of this stream use the rows of the index. Rows that are lost to damage are
-		// not in tr, so the timestamps would not match those rows.
+	rowsFromIndex := !d.needsPayload(t) // where values of the stream get their rows
+	if tr.full && rowsFromIndex {
+		// The values of this stream are read by the rows of the index, which include messages that
+		// are lost to damage. tr excludes these messages, so its timestamps would belong to other
+		// rows.
 		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {
 			guard.Fail(
 				robocache.Malformed(
@@ -331,7 +332,7 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 				).
 					Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
 					WithHint(
-						"open with %s: then such messages are left out from the start",
+						"Open with %s to leave out messages in damaged parts.",
 						robocache.Option("options", "ignore_index", true),
 					),
 			)

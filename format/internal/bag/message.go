@@ -16,8 +16,9 @@ func (d *Dataset) Message(key string) *robocache.MessageSource {
 	t := d.topics[d.streams[i].topic]
 	layout := t.dec.Layout()
 	layout.Colour, layout.Masked = d.sourceColour(t), nil
-	// The dataset decides which rows have no value: latched topics hold values, and messages that
-	// were not read may lack them.
+	// A field is masked if some rows have no value. The dataset decides this, not the decoder: a
+	// row of a latched topic keeps the last value, and messages that were not read during Open may
+	// lack a value.
 	for k := range d.streams {
 		if d.topics[d.streams[k].topic] == t && d.About.Features[k].Masked {
 			layout.Masked = append(layout.Masked, d.streams[k].field)

@@ -143,7 +143,7 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 		}
 		t.counts[rec] = int64(s.messages)
 		d.keepTimestamps(rec, s)
-		s.judgeHeaders(d.stepsAllowed())
+		s.judgeHeaders(d.maxStepBack())
 	}
 }
 
@@ -171,7 +171,7 @@ func (d *Dataset) surveySample(t *topic) {
 	for i, b := range t.samples {
 		s.addMessage(i, &Message{Log: t.sampleLogs[i], Data: b})
 	}
-	s.judgeHeaders(d.stepsAllowed())
+	s.judgeHeaders(d.maxStepBack())
 	d.chooseClock(s)
 }
 
@@ -230,9 +230,9 @@ func (t *topic) ownsKey(key string) bool {
 	return key == t.key || key == t.name || strings.HasPrefix(key, t.key+".")
 }
 
-// stepsAllowed returns how far a plausible header may step back. If episodes begin at steps, there
+// maxStepBack returns how far a plausible header may step back. If episodes begin at steps, there
 // is no limit.
-func (d *Dataset) stepsAllowed() int64 {
+func (d *Dataset) maxStepBack() int64 {
 	if d.opt.EpisodesBy == "steps" {
 		return 1 << 61
 	}

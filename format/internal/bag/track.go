@@ -285,8 +285,9 @@ func (d *Dataset) newPass(ctx context.Context, s Storage, e *episode, topicIndex
 			p.header = make([]int64, n)
 		}
 	}
-	// Fill columns only if times come from payloads. Otherwise block reads use the rows of the
-	// index, which differ from the rows of this pass after damage.
+	// Columns are filled only if the rows of the topic always come from its payloads. Otherwise
+	// later reads of blocks use the rows of the index. Those include messages that are lost to
+	// damage, but the rows of this pass do not.
 	if d.needsPayload(t) {
 		p.columns = d.newFiller(t, n)
 	}

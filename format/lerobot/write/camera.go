@@ -292,7 +292,7 @@ func (w *Writer) fitPart(
 	return size, err
 }
 
-// isFull reports whether the camera's file ends before a part of size bytes.
+// isFull reports whether the camera's file must end before a part of size bytes is added.
 func (w *Writer) isFull(c *outCamera, part *cameraPart, size int64) bool {
 	// With LinkFrom, a source file that is not small becomes a file of its own, because a hard
 	// link is cheaper than a copy.

@@ -163,7 +163,7 @@ func (c *conversion) writeJournaled(ctx context.Context, target store.Writable) 
 	// The journal stays only if a later run can resume and finds finished files. The caller's
 	// context may have been canceled, so the removal uses its own.
 	bg := context.Background()
-	if !c.options.Resume || onlyJournal(bg, target) {
+	if !c.options.Resume || holdsOnlyJournal(bg, target) {
 		_ = target.Remove(bg, journalName)
 	}
 	return err
@@ -251,7 +251,7 @@ func (c *conversion) planConversion(ctx context.Context) error {
 	c.decodes = err == nil
 	c.chooseFeatures()
 	if len(c.features) == 0 {
-		return c.nothingLeft()
+		return c.noFeaturesError()
 	}
 	if c.options.Shard != nil {
 		return c.applyPlan()
@@ -290,7 +290,7 @@ func (c *conversion) chooseFeatures() {
 		out := feature{Feature: f, source: f.Key}
 		out.Default, out.Computed, out.Clock, out.Masked = false, false, "", false
 		out.Key = legalKey(f.Key, taken)
-		if f.Kind == robocache.KindImage && c.asVideo(&f) {
+		if f.Kind == robocache.KindImage && c.becomesVideo(&f) {
 			out.fromStills = true
 			out.Kind = robocache.KindVideo
 			out.DType = robocache.Uint8
@@ -346,8 +346,9 @@ func maskOf(source, key string) feature {
 	}
 }
 
-// nothingLeft rejects a dataset of which only the bookkeeping columns would be written.
-func (c *conversion) nothingLeft() error {
+// noFeaturesError returns the error for a dataset of which only the bookkeeping columns would be
+// written.
+func (c *conversion) noFeaturesError() error {
 	e := robocache.Unsupported(
 		"convert",
 		robocache.Where{"dataset": c.src.Info().URI},
@@ -361,8 +362,8 @@ func (c *conversion) nothingLeft() error {
 	return e
 }
 
-// asVideo reports whether still images become video. Depth images do not.
-func (c *conversion) asVideo(f *robocache.Feature) bool {
+// becomesVideo reports whether still images become video. Depth images do not.
+func (c *conversion) becomesVideo(f *robocache.Feature) bool {
 	if f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32 {
 		return false
 	}
@@ -370,7 +371,7 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 }
 
 // shouldResize reports whether the images of a stream are scaled to the requested size. Depth keeps
-// its size, because a distance between two surfaces may not exist.
+// its size, because scaling would blend the depths of two surfaces into one that neither has.
 func (c *conversion) shouldResize(f *feature) bool {
 	isColorImage := f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1
 	isScalable := f.Kind == robocache.KindVideo || isColorImage

@@ -101,7 +101,7 @@ func (c *conversion) readFeature(
 			},
 		}
 	case f.Kind == robocache.KindVideo:
-		err = c.videoOf(ctx, f, rows[0].Episode, ep, mapping)
+		err = c.addEpisodeFrames(ctx, f, rows[0].Episode, ep, mapping)
 	default:
 		raw := make([]byte, len(rows)*f.Elements()*f.DType.Size())
 		err = c.src.Gather(ctx, f.source, rows, raw)
@@ -272,8 +272,8 @@ func (c *conversion) checkSize(ctx context.Context, f *feature, path string) err
 	return err
 }
 
-// videoOf adds an episode's frames of a video stream to ep, copied or encoded as planned.
-func (c *conversion) videoOf(
+// addEpisodeFrames adds an episode's frames of a video stream to ep, copied or encoded as planned.
+func (c *conversion) addEpisodeFrames(
 	ctx context.Context,
 	f *feature,
 	e int,

@@ -128,8 +128,8 @@ func (j *journal) hasWork(parts string) bool {
 	return len(j.Mp4) > 0 || err == nil && len(kept) > 0
 }
 
-// onlyJournal reports whether a destination holds nothing but the journal.
-func onlyJournal(ctx context.Context, dst store.Writable) bool {
+// holdsOnlyJournal reports whether a destination holds nothing but the journal.
+func holdsOnlyJournal(ctx context.Context, dst store.Writable) bool {
 	files, err := dst.List(ctx, "")
 	return err == nil && len(files) == 1 && files[0].Name == journalName
 }

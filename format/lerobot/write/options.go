@@ -66,7 +66,7 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 	o := settings{
 		WriteOptions: opt,
 		codec:        "copy",
-		groupRows:    groupLeast,
+		groupRows:    minGroupRows,
 		out:          Config{Frames: stats.SampledFrames},
 	}
 	w := &o.out

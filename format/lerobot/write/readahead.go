@@ -46,11 +46,11 @@ func (t *turn) size() int64 {
 const (
 	groupRows   = 4096
 	groupPixels = 256 << 20
-	// Least number of rows, unless the option group_rows states another. Small datasets are encoded
-	// in few groups.
-	groupLeast = 1024
-	// Most rows if there are still images, which are in memory with their episode.
-	groupStills = 256
+	// Minimum number of rows, unless the option group_rows states another. Small datasets are
+	// encoded in few groups.
+	minGroupRows = 1024
+	// Maximum number of rows if there are still images, which are in memory with their episode.
+	maxGroupRowsWithStills = 256
 )
 
 // groupEpisodes divides the episodes into groups that are read and encoded together. The groups
@@ -74,7 +74,7 @@ func (c *conversion) groupEpisodes() [][]int {
 	rowsByShare := max(total/8, c.options.groupRows) // divides a small dataset into few groups
 	limit := min(groupRows, rowsByPixels, rowsByShare)
 	if hasStills {
-		limit = min(limit, groupStills)
+		limit = min(limit, maxGroupRowsWithStills)
 	}
 	var out [][]int
 	rows := 0
@@ -185,7 +185,7 @@ func (c *conversion) readAhead(ctx context.Context, w *Writer, consume func(*tur
 				for _, t := range turns {
 					size += t.size()
 				}
-				admission.finished(c.estimateBytes(groups[i]), size)
+				admission.replaceEstimate(c.estimateBytes(groups[i]), size)
 				results[i] <- turns
 				return nil
 			})
@@ -311,8 +311,8 @@ func (r *limiter) expectedBytes(estimate int64) int64 {
 	return r.heldBytes + estimate
 }
 
-// finished replaces the estimate of a group by its size.
-func (r *limiter) finished(estimate, size int64) {
+// replaceEstimate replaces the estimate of a group by its size.
+func (r *limiter) replaceEstimate(estimate, size int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pendingBytes -= estimate

@@ -26,22 +26,22 @@ func TestLimiter(t *testing.T) {
 	}
 	state("nothing landed: their estimate counts", 30, true)
 	state("nothing landed: their estimate counts", 10, false)
-	r.finished(30, 10)
+	r.replaceEstimate(30, 10)
 	state("they say three times too much", 180, false) // 10 held, 240/3 expected
 	state("they say three times too much", 181, false)
 	state("they say three times too much", 214, true)
-	r.finished(30, 60)
+	r.replaceEstimate(30, 60)
 	state("one was twice as large as it said", 15, true) // 70 held, 2·30 in progress
 	r.leave(60)
 	state("it is gone: 10 held, 2·30 under way", 15, false)
 	state("it is gone: 10 held, 2·30 under way", 16, true)
-	r.finished(30, 30)
+	r.replaceEstimate(30, 30)
 	r.leave(30)
 	r.leave(10)
 	state("empty again", 1000, false)
 	r.enter(1000)
 	state("one beyond the limit is alone", 1, true)
-	r.finished(1000, 1000)
+	r.replaceEstimate(1000, 1000)
 	state("one beyond the limit is alone", 1, true)
 	r.leave(1000)
 	for range 8 {
@@ -66,7 +66,7 @@ func TestLimiterWaits(t *testing.T) {
 		for i := range int64(200) {
 			size := 30 + i%3*100
 			r.enter(size)
-			r.finished(size, size)
+			r.replaceEstimate(size, size)
 			sizes <- size
 		}
 	})

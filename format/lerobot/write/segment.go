@@ -205,8 +205,9 @@ func (c *conversion) planEnds(
 	return true, nil
 }
 
-// canContinue reports whether frames that are encoded here can be joined with frames of part. The
-// result is cached per camera and decoder configuration, because it needs a trial encoding.
+// canContinue reports whether frames that this conversion encodes can be joined with frames of part
+// in one file. The result is cached per camera and decoder configuration, because it needs a trial
+// encoding.
 func (c *conversion) canContinue(ctx context.Context, f *feature, part video.Part) (bool, error) {
 	entry := part.File.Index.Entries()[0]
 	id := fmt.Sprint(f.Key, entry)

@@ -385,7 +385,7 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return robocache.Misuse(
 			"write lerobot",
 			nil,
-			"an episode failed: the dataset cannot be ended",
+			"an episode failed, so the dataset cannot be completed",
 		).WithCause(w.failed)
 	}
 	defer func() { w.failed = err }()
@@ -398,11 +398,10 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	case isEmpty:
 		return misuse(
 			nil,
-			"a dataset without episodes: none of the source has a row",
+			"no episode has a row, and LeRobot cannot store a dataset without episodes",
 			"",
 			"",
-			"the format cannot hold one; run robocache doctor on the source to see what its "+
-				"episodes lack",
+			"Run robocache doctor on the source to see why its episodes are empty.",
 		)
 	default:
 		if err := w.endFiles(ctx); err != nil {

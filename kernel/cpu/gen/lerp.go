@@ -271,9 +271,9 @@ func (k *rows) writeColumns(name string, blend bool) {
 		MOVQ(k.t, k.i)
 		JMP(LabelRef(l(label)))
 	}
-	// ask prefetches the lines of the next 32 columns. It uses the second-level cache, because
-	// prefetches into the first level share its few buffers with the loads.
-	ask := func(p reg.Register, size, ahead int) {
+	// prefetchAhead prefetches the lines of the next 32 columns. It uses the second-level cache,
+	// because prefetches into the first level share its few buffers with the loads.
+	prefetchAhead := func(p reg.Register, size, ahead int) {
 		for line := 0; line < 32*size; line += 64 {
 			PREFETCHT1(indexedOperand(p, k.i, size, line+ahead))
 		}
@@ -286,9 +286,9 @@ func (k *rows) writeColumns(name string, blend bool) {
 		CMPQ(k.cols, U32(longCols))
 		JL(LabelRef(l("Four")))
 		steps("Long", "One", 32, func() {
-			ask(k.p0, k.src.size, sourceAhead)
+			prefetchAhead(k.p0, k.src.size, sourceAhead)
 			if !k.stream {
-				ask(k.out, k.dst.size, resultAhead)
+				prefetchAhead(k.out, k.dst.size, resultAhead)
 			}
 			k.step32(blend)
 		})
@@ -367,7 +367,7 @@ func (k *rows) stepBFloat16(first int) {
 }
 
 // roundBFloat16 rounds n float32 in y to bfloat16, in the low halves: it adds 0x7fff and the lowest
-// bit that stays, and shifts. u is scratch. It tests for NaN first, because rounding would turn
+// bit that is kept, and shifts. u is scratch. It tests for NaN first, because rounding would turn
 // some NaNs into infinity.
 func (k *rows) roundBFloat16(n int, y, u reg.VecVirtual) {
 	r := registerPart(y, n)

@@ -142,7 +142,7 @@ func (k *neon) writeEpilogue(n int) {
 }
 
 // roundBFloat16 rounds float32 to bfloat16, in the low halves: it adds 0x7fff and the lowest bit
-// that stays, and shifts. It tests for NaN first, because rounding would turn some NaNs into
+// that is kept, and shifts. It tests for NaN first, because rounding would turn some NaNs into
 // infinity.
 func (k *neon) roundBFloat16(v int) {
 	k.emitWord("fcmeq", 16, v, v)
@@ -237,8 +237,8 @@ func (k *neon) writeColumns(name string, blend bool) {
 		k.emitOp("MOVD %d(R0), R14", offA)
 		k.emitOp("MOVD %d(R0), R15", offB)
 	}
-	// some handles n columns at a time. If the row has fewer, it jumps to the label less.
-	some := func(n int, less string) {
+	// emitSteps handles n columns at a time. If the row has fewer, it jumps to the label less.
+	emitSteps := func(n int, less string) {
 		k.emitOp("CMP $%d, R10", n)
 		k.emitOp("BLT %s%s", name, less)
 		k.emitLabel(fmt.Sprint(name, n))
@@ -251,9 +251,9 @@ func (k *neon) writeColumns(name string, blend bool) {
 		k.stepColumns(n, blend)
 		k.emitOp("B next")
 	}
-	some(8, "Small")
+	emitSteps(8, "Small")
 	k.emitLabel(name + "Small")
-	some(4, "Tiny")
+	emitSteps(4, "Tiny")
 	k.emitLabel(name + "Tiny")
 	k.emitOp("CBZ R10, next")
 	k.stepColumns(1, blend)

@@ -200,8 +200,8 @@ func (r sweeper) targetTensor(c *clock, n sizes) (kernel.Tensor, error) {
 	return r.clocked(dt, func(b, i int) int64 { return t[b][i] }, n.batch, n.rows)
 }
 
-// fuse returns a random FuseOp with blank results.
-func (r sweeper) fuse() (*kernel.FuseOp, error) {
+// randomFuse returns a random FuseOp with blank results.
+func (r sweeper) randomFuse() (*kernel.FuseOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseOp{Clock: c.as, Validate: true}
 	if c.as == kernel.AsGiven {
@@ -245,8 +245,8 @@ func (r sweeper) fuse() (*kernel.FuseOp, error) {
 	return op, nil
 }
 
-// grad returns a random FuseGradOp with a blank result.
-func (r sweeper) grad() (*kernel.FuseGradOp, error) {
+// randomGrad returns a random FuseGradOp with a blank result.
+func (r sweeper) randomGrad() (*kernel.FuseGradOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseGradOp{Clock: c.as}
 	if c.as == kernel.AsGiven {
@@ -276,8 +276,8 @@ func (r sweeper) grad() (*kernel.FuseGradOp, error) {
 	return op, nil
 }
 
-// apply returns a random ApplyOp with blank results.
-func (r sweeper) apply() (*kernel.ApplyOp, error) {
+// randomApply returns a random ApplyOp with blank results.
+func (r sweeper) randomApply() (*kernel.ApplyOp, error) {
 	op := &kernel.ApplyOp{}
 	for range 1 + r.IntN(4) {
 		n := r.sizes()

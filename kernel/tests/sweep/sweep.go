@@ -54,11 +54,11 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 	var text string // describes the operation, for errors
 	switch {
 	case kind < 6:
-		p, err := seeded().fuse()
+		p, err := seeded().randomFuse()
 		if err != nil {
 			return done, err
 		}
-		q, err := seeded().fuse()
+		q, err := seeded().randomFuse()
 		if err != nil {
 			return done, err
 		}
@@ -68,11 +68,11 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		text, x, y = describeFuse(p), fuseResults(p), fuseResults(q)
 		errA, errB = a.Run(p), b.Run(q)
 	case kind < 8:
-		p, err := seeded().grad()
+		p, err := seeded().randomGrad()
 		if err != nil {
 			return done, err
 		}
-		q, err := seeded().grad()
+		q, err := seeded().randomGrad()
 		if err != nil {
 			return done, err
 		}
@@ -88,11 +88,11 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
 		errA, errB = a.Run(p), b.Run(q)
 	default:
-		p, err := seeded().apply()
+		p, err := seeded().randomApply()
 		if err != nil {
 			return done, err
 		}
-		q, err := seeded().apply()
+		q, err := seeded().randomApply()
 		if err != nil {
 			return done, err
 		}

@@ -131,8 +131,8 @@ var swept = []robocache.DType{
 	robocache.Float64,
 }
 
-// voxels returns a random operation.
-func (r sweeper) voxels() *kernel.VoxelOp {
+// randomVoxels returns a random operation.
+func (r sweeper) randomVoxels() *kernel.VoxelOp {
 	op := &kernel.VoxelOp{
 		Mode: kernel.VoxelMode(r.IntN(7)),
 		Outside: pick(
@@ -233,10 +233,10 @@ func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 // the bytes between the elements. The error names the operation that differs.
 func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
-		x, y := newSweeper(seed, i).voxels(), newSweeper(seed, i).voxels()
-		same, err := sameErrors(a.Run(x), b.Run(y))
-		if err == nil && same {
-			err = sameTensors(x.Tensors(), y.Tensors())
+		x, y := newSweeper(seed, i).randomVoxels(), newSweeper(seed, i).randomVoxels()
+		hasResults, err := compareErrors(a.Run(x), b.Run(y))
+		if err == nil && hasResults {
+			err = compareTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
 			return fmt.Errorf(
@@ -258,9 +258,9 @@ func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
-// sameErrors reports whether the results must be compared. Two errors must have the same class and
-// text.
-func sameErrors(a, b error) (compare bool, _ error) {
+// compareErrors compares the errors of two back ends. It returns an error unless both are nil or
+// have the same text. hasResults reports that both are nil, so the results must be compared too.
+func compareErrors(a, b error) (hasResults bool, _ error) {
 	switch {
 	case a == nil && b == nil:
 		return true, nil
@@ -270,17 +270,18 @@ func sameErrors(a, b error) (compare bool, _ error) {
 	return false, nil
 }
 
-// sameTensors compares the memory of each pair of tensors.
-func sameTensors(a, b []*kernel.Tensor) error {
+// compareTensors compares the memory of each pair of tensors.
+func compareTensors(a, b []*kernel.Tensor) error {
 	var errs []error
 	for i, x := range a {
-		errs = append(errs, sameMemory(i, x, b[i]))
+		errs = append(errs, compareMemory(i, x, b[i]))
 	}
 	return errors.Join(errs...)
 }
 
-// sameMemory compares all elements in the memory of two tensors. All NaN are equal.
-func sameMemory(i int, x, y *kernel.Tensor) error {
+// compareMemory returns an error if an element in the memory of tensor i differs between x and y.
+// All NaN are equal.
+func compareMemory(i int, x, y *kernel.Tensor) error {
 	size := x.DType.Size()
 	for o := 0; o+size <= len(x.Data); o += size {
 		var p, q uint64
@@ -341,8 +342,8 @@ func (r sweeper) camera(h, w int) [4]float32 {
 	}
 }
 
-// depth returns a random DepthOp with blank results.
-func (r sweeper) depth() *kernel.DepthOp {
+// randomDepth returns a random DepthOp with blank results.
+func (r sweeper) randomDepth() *kernel.DepthOp {
 	shape := []int{pick(r, 0, 1, 3, 17, 48), pick(r, 1, 2, 7, 33, 64)}
 	h, w := shape[0], shape[1]
 	if r.IntN(2) == 0 {
@@ -367,10 +368,10 @@ func (r sweeper) depth() *kernel.DepthOp {
 // Depth is Voxels for DepthOps.
 func Depth(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
-		x, y := newSweeper(seed, i).depth(), newSweeper(seed, i).depth()
-		same, err := sameErrors(a.Run(x), b.Run(y))
-		if err == nil && same {
-			err = sameTensors(x.Tensors(), y.Tensors())
+		x, y := newSweeper(seed, i).randomDepth(), newSweeper(seed, i).randomDepth()
+		hasResults, err := compareErrors(a.Run(x), b.Run(y))
+		if err == nil && hasResults {
+			err = compareTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
 			return fmt.Errorf(
@@ -386,8 +387,8 @@ func Depth(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
-// tsdf returns a random TSDFOp.
-func (r sweeper) tsdf() *kernel.TSDFOp {
+// randomTSDF returns a random TSDFOp.
+func (r sweeper) randomTSDF() *kernel.TSDFOp {
 	h, w := pick(r, 0, 1, 24, 48), pick(r, 1, 8, 33, 64)
 	op := &kernel.TSDFOp{
 		Depth:     r.input(pick(r, append(swept, robocache.Uint16)...), 2, h, w),
@@ -419,10 +420,10 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 // TSDF is Voxels for TSDFOps.
 func TSDF(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
-		x, y := newSweeper(seed, i).tsdf(), newSweeper(seed, i).tsdf()
-		same, err := sameErrors(a.Run(x), b.Run(y))
-		if err == nil && same {
-			err = sameTensors(x.Tensors(), y.Tensors())
+		x, y := newSweeper(seed, i).randomTSDF(), newSweeper(seed, i).randomTSDF()
+		hasResults, err := compareErrors(a.Run(x), b.Run(y))
+		if err == nil && hasResults {
+			err = compareTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
 			return fmt.Errorf(
