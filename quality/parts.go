@@ -22,9 +22,6 @@ const (
 	maxParts = 256
 )
 
-// partSuffix ends the name of the folder of unfinished work.
-const partSuffix = ".parts"
-
 // settings identifies the work: the dataset, the metrics, the frames and the scale. Parts of other
 // work are not used.
 func (m *measurement) settings() (string, error) {
