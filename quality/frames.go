@@ -39,6 +39,7 @@ type frameSample struct {
 	RGB     [3]float64 // mean colour, 0 to 255
 	Row     int        // row of the episode; sampled runs leave gaps
 	TimeNS  int64      // timestamp of the row
+	IsStill bool       // the image is encoded without other frames
 	// Missing is true if the row has no image. Luma is empty.
 	Missing bool
 	// Err is the error of decoding the frame. Luma is empty.

@@ -9,7 +9,7 @@ var castMetric = metric{
 		Summary: "How far the mean colour is from that of the camera in the set.",
 		Source:  "Buchsbaum 1980, relative to the set",
 	},
-	rule: &rule{code: "colour-cast", spread: 4.5, floor: 1, hint: hintLook},
+	rule: &rule{code: "colour-cast", spread: 3, floor: 1, hint: hintLook},
 }
 
 // castOf returns the mean of one chroma of the frames that are not black.

@@ -12,7 +12,7 @@ var flickerMetric = metric{
 		Summary: "How much the brightness alternates from frame to frame.",
 		Source:  "Delon 2006",
 	},
-	rule: &rule{code: "flicker", spread: 5, floor: 0.1, hint: hintLook},
+	rule: &rule{code: "flicker", spread: 3, floor: 0.1, hint: hintLook},
 }
 
 // flicker returns the RMS of the change of the change of light.

@@ -28,11 +28,13 @@ const (
 	usualShare   = 0.3 // of the usual change, below which a frame rests
 	lastMoving   = 3
 	visibleShare = 0.013 // of the points; the least usual change
+	repeatNoise  = 0.6   // of the noise; independent noise of two frames differs by 1.13 on average
 )
 
 // unchangedFrames classifies frames. A frame rests if the share of points that differ by more than 10
 // levels is below 0.3 of the usual share: the 75th percentile of the frames around. A codec alters
-// many points, but few by that much. A run of resting frames is unchanged where the robot moves, if
+// many points, but few by that much. A still image that repeats another
+// one also repeats its noise. A run of resting frames is unchanged where the robot moves, if
 // the frame before it changes by 0.75 of the usual share, and the frame after it by 1.3: a motion
 // that ends or begins does so gradually. A run at the end needs lastMoving frames in which the robot
 // moves. x may be nil: the robot then always moves.
@@ -48,7 +50,8 @@ func unchangedFrames(frames []frameFacts, x *recording) []frameChange {
 		usual[i] = max(usual[i], visibleShare)
 		if f := &frames[i]; f.changed == f.changed {
 			out[i] = frameChanged
-			rests[i] = float64(f.changed) <= usualShare*usual[i]
+			hasNewNoise := f.isStill && f.change > repeatNoise*f.noise
+			rests[i] = !hasNewNoise && float64(f.changed) <= usualShare*usual[i]
 		}
 	}
 	exceeds := func(i int, usual float64) bool { return float64(frames[i].changed) >= usual }

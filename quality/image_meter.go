@@ -19,6 +19,7 @@ type frameFacts struct {
 	row      int
 	isBad    bool    // the frame cannot be decoded
 	isAbsent bool    // the row has no frame
+	isStill  bool    // it is encoded without other frames
 	mean     float32 // level
 	spread   float32 // standard deviation of the levels
 	clipped  float32 // share of the points that are black or white
@@ -57,7 +58,9 @@ func newCameraMeter(frames int) *cameraMeter {
 // add accumulates the next frame.
 func (m *cameraMeter) add(f *frameSample) {
 	nan := float32(math.NaN())
-	s := frameFacts{row: f.Row, isBad: f.Err != nil, change: nan, change2: nan, changed: nan}
+	s := frameFacts{
+		row: f.Row, isBad: f.Err != nil, isStill: f.IsStill, change: nan, change2: nan, changed: nan,
+	}
 	s.isAbsent = f.Err == nil && len(f.Luma) == 0
 	if f.Row != m.lastRow+1 {
 		m.held = 0 // frames between are not measured

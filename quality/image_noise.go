@@ -11,7 +11,7 @@ var noiseMetric = metric{
 		Summary: "How much noisier the images are than is usual for their camera.",
 		Source:  "Immerkær 1996",
 	},
-	rule: &rule{code: "noisy-images", spread: 4, floor: 0.1, hint: hintLook},
+	rule: &rule{code: "noisy-images", spread: 2.8, floor: 0.1, hint: hintLook},
 }
 
 // imageNoise returns the mean of log2 of the noise of the frames that are not black. The floor of

@@ -181,6 +181,25 @@ func TestFrozenNeedsMotion(t *testing.T) {
 	expectNear(t, "always moving", frozenFrames(unchangedFrames(facts, nil)), 10, 0)
 }
 
+// A still image with new noise is no repeat, although the same points of the scene rest. A frame of
+// a video may have new noise from its codec.
+func TestRepeatedNoise(t *testing.T) {
+	frozen := func(isStill bool, change float32) float64 {
+		facts := make([]frameFacts, 40)
+		for i := range facts {
+			facts[i] = frameFacts{row: i, changed: 0.1, change: 5, noise: 2, isStill: isStill}
+			if i >= 15 && i < 25 {
+				facts[i].changed, facts[i].change = 0, change
+			}
+		}
+		facts[25].changed = 0.2
+		return frozenFrames(unchangedFrames(facts, nil))
+	}
+	expectNear(t, "repeated still", frozen(true, 0), 10, 0)
+	expectNear(t, "still with new noise", frozen(true, 2.2), 0, 0)
+	expectNear(t, "video with new noise", frozen(false, 2.2), 10, 0)
+}
+
 // The words of a camera keep its hashes, blocks and means.
 func TestCameraWords(t *testing.T) {
 	values := map[string]float64{"blur": -7.5, "cast_cr": 3.25, "flicker": math.NaN()}

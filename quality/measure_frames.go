@@ -67,11 +67,12 @@ func worseValue(name string, values map[string]float64, v float64) float64 {
 
 // cameraWalk passes the frames of one camera of one episode to the meters.
 type cameraWalk struct {
-	meter  frameMeter
-	motion *changeMeter
-	sample frameSample
-	planes []byte
-	luma   []byte
+	meter   frameMeter
+	motion  *changeMeter
+	isStill bool // frames are encoded without other frames
+	sample  frameSample
+	planes  []byte
+	luma    []byte
 }
 
 // walkCamera decodes the chosen frames of a camera. A frame that cannot be decoded is passed with
@@ -88,7 +89,7 @@ func (m *measurement) walkCamera(
 		return err
 	}
 	chosen := m.opt.Frames.choose(n)
-	w.meter = newFrameMeter(len(chosen))
+	w.meter, w.isStill = newFrameMeter(len(chosen)), f.Kind == robocache.KindImage
 	for len(chosen) > 0 {
 		block := chosen
 		if f.Kind == robocache.KindImage {
@@ -134,7 +135,9 @@ func (m *measurement) walkCamera(
 
 // startSample sets the row and the time of the next frame.
 func (w *cameraWalk) startSample(row int, times []int64) {
-	w.sample = frameSample{Row: row, TimeNS: int64(row) * 1e9 / assumedRate}
+	w.sample = frameSample{
+		Row: row, TimeNS: int64(row) * 1e9 / assumedRate, IsStill: w.isStill,
+	}
 	if row < len(times) {
 		w.sample.TimeNS = times[row]
 	}
