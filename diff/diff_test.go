@@ -196,6 +196,53 @@ func TestVideo(t *testing.T) {
 	}
 }
 
+// clocked gives the camera of a dataset its own clock, which is slow by some ns in each row.
+type clocked struct {
+	robocache.Dataset
+	info robocache.Info
+	slow int64
+}
+
+func newClocked(ds robocache.Dataset, slow int64) *clocked {
+	c := &clocked{ds, *ds.Info(), slow}
+	c.info.Features = slices.Clone(c.info.Features)
+	for i := range c.info.Features {
+		if f := &c.info.Features[i]; f.Kind == robocache.KindImage {
+			f.Clock = f.Key
+		}
+	}
+	return c
+}
+
+func (c *clocked) Info() *robocache.Info { return &c.info }
+
+func (c *clocked) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	times, err := c.Dataset.Times(ctx, episode, key)
+	times = slices.Clone(times)
+	if f := c.info.Feature(key); f != nil && f.Clock != "" {
+		for i := range times {
+			times[i] += int64(i) * c.slow
+		}
+	}
+	return times, err
+}
+
+// The timestamps of a camera with its own clock are compared.
+func TestCameraClock(t *testing.T) {
+	set := open(t, made(t, 2))
+	for slow, changed := range map[int64]int{0: 0, 500_000: 2} {
+		r, err := diff.Compare(t.Context(), newClocked(set, 0), newClocked(set, slow),
+			diff.Options{})
+		if err != nil || r.Counts.Changed != changed {
+			t.Fatal(r, err)
+		}
+		if changed > 0 && (r.Changed[0].Times == nil ||
+			r.Changed[0].Times.Rows != r.Changed[0].Rows.A-1) {
+			t.Errorf("%+v", r.Changed[0])
+		}
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	set := open(t, made(t, 1))
 	if _, err := diff.Compare(t.Context(), set, set, diff.Options{Frames: "all"}); err == nil {

@@ -209,7 +209,11 @@ func (c *comparison) compareTimes(
 		return nil, err
 	}
 	seen := map[string]bool{"": true}
+	features := slices.Clone(c.cameras)
 	for _, x := range c.shared {
+		features = append(features, sharedCamera{x.a.Feature, x.b.Feature})
+	}
+	for _, x := range features {
 		if seen[x.a.Clock] || x.b.Clock == "" {
 			continue
 		}

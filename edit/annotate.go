@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -163,6 +164,8 @@ func (e *editor) resolveAnnotation(
 		switch {
 		case rows != nil:
 			*at = *rows
+		case seconds != nil && *seconds < 0:
+			return misuse(nil, fmt.Sprintf("%v s is before the first row", *seconds), "")
 		case seconds != nil:
 			times, err := e.srcs[p.Source].Times(ctx, p.Episode, "")
 			if err != nil {
@@ -216,14 +219,22 @@ func parseAnnotations(b []byte) (list []Annotation, err error) {
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	switch first := bytes.TrimSpace(b); {
 	case bytes.HasPrefix(first, []byte("[")):
-		err = jsonmeta.Unmarshal("edit", b, &list)
-		return list, err
+		var all []listedAnnotation
+		if err := jsonmeta.Unmarshal("edit", b, &all); err != nil {
+			return nil, err
+		}
+		if err := checkMembers(b); err != nil {
+			return nil, err
+		}
+		return annotationsOf(all)
 	case bytes.HasPrefix(first, []byte("{")):
 		var found struct {
-			Ranges []Annotation `json:"ranges"`
+			Ranges []listedAnnotation `json:"ranges"`
 		}
-		err = jsonmeta.Unmarshal("edit", b, &found)
-		return found.Ranges, err
+		if err := jsonmeta.Unmarshal("edit", b, &found); err != nil {
+			return nil, err
+		}
+		return annotationsOf(found.Ranges)
 	}
 	r := csv.NewReader(bytes.NewReader(b))
 	r.TrimLeadingSpace = true
@@ -252,6 +263,44 @@ func parseAnnotations(b []byte) (list []Annotation, err error) {
 		}
 		list = append(list, a)
 	}
+}
+
+// listedAnnotation is an annotation in JSON.
+type listedAnnotation struct {
+	Annotation
+	Episode *int64 `json:"episode"`
+}
+
+// checkMembers returns an error if an object of a JSON list has a member that is neither one of an
+// annotation nor one of the ranges of find.
+func checkMembers(b []byte) error {
+	var list []map[string]json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	known := append(slices.Clone(annotationColumns), "episode_length", "score")
+	for i, members := range list {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if !slices.Contains(known, strings.ToLower(name)) {
+				return misuse(robocache.Where{"item": i}, "no member "+strconv.Quote(name),
+					robocache.Nearest(name, annotationColumns))
+			}
+		}
+	}
+	return nil
+}
+
+// annotationsOf returns annotations that name their episodes.
+func annotationsOf(all []listedAnnotation) ([]Annotation, error) {
+	list := make([]Annotation, len(all))
+	for i, a := range all {
+		if a.Episode == nil {
+			return nil, misuse(robocache.Where{"item": i}, "the range names no episode", "")
+		}
+		list[i] = a.Annotation
+		list[i].Episode = *a.Episode
+	}
+	return list, nil
 }
 
 // annotationColumns are the columns of a CSV file.

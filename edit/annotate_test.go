@@ -133,7 +133,11 @@ func TestAnnotateErrors(t *testing.T) {
 		`[{"episode": 0, "from": 0, "to": 1, "text": "a", "style": "subtasks"}]`: {
 			"subtasks", "subtask",
 		},
-		`[{"episode": "x"}]`: {"episode"},
+		`[{"episode": "x"}]`:                        {"episode"},
+		`[{"from": 0, "to": 1, "text": "a"}]`:       {"item 0", "no episode"},
+		`[{"episode": 0, "start": 0, "text": "a"}]`: {"item 0", "start"},
+		`{"ranges": [{"from": 0, "to": 1}]}`:        {"item 0", "no episode"},
+		"episode,from_s,text\n0,-1,a\n":             {"line 2", "-1 s", "before"},
 	} {
 		_, err := edit.Run(t.Context(), &edit.Request{
 			Sources: []string{set}, DryRun: true,

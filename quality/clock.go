@@ -23,15 +23,32 @@ func (c *clock) measureSteps() {
 		slices.Sort(sorted)
 		c.median = sorted[len(sorted)/2]
 	}
-	if c.median <= 0 {
-		c.steps = nil
-	}
 }
 
 // stepsOf returns the steps of a clock in ns, and their median. ok is false for a clock without a
-// rate.
+// rate, also if most timestamps are equal.
 func (c *clock) stepsOf() (steps []int64, median int64, ok bool) {
-	return c.steps, c.median, c.steps != nil
+	return c.steps, c.median, c.steps != nil && c.median > 0
+}
+
+// countSteps returns the number of steps of all clocks for which counts is true; NaN without steps.
+func (x *recording) countSteps(counts func(step int64) bool) float64 {
+	n := math.NaN()
+	for i := range x.clocks {
+		steps := x.clocks[i].steps
+		if steps == nil {
+			continue
+		}
+		if n != n {
+			n = 0
+		}
+		for _, s := range steps {
+			if counts(s) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // largestOf returns the largest value of measure over all clocks with a rate; NaN without one.

@@ -48,9 +48,7 @@ var duplicatedTimesMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		return x.sumOf(func(steps []int64, _ int64) float64 {
-			return countSteps(steps, func(s int64) bool { return s == 0 })
-		})
+		return x.countSteps(func(step int64) bool { return step == 0 })
 	},
 	rule: &rule{code: "duplicated-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
 }
@@ -63,19 +61,7 @@ var backwardTimesMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		return x.sumOf(func(steps []int64, _ int64) float64 {
-			return countSteps(steps, func(s int64) bool { return s < 0 })
-		})
+		return x.countSteps(func(step int64) bool { return step < 0 })
 	},
 	rule: &rule{code: "backward-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
-}
-
-func countSteps(steps []int64, counts func(int64) bool) float64 {
-	n := 0
-	for _, s := range steps {
-		if counts(s) {
-			n++
-		}
-	}
-	return float64(n)
 }

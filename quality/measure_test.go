@@ -108,6 +108,23 @@ func TestRunIsResumed(t *testing.T) {
 	}
 }
 
+// A resumed run measures an episode again that could not be measured.
+func TestFailedEpisodeIsMeasuredAgain(t *testing.T) {
+	s := newFakeSet(300)
+	parts := filepath.Join(t.TempDir(), "out.parquet.parts")
+	const damaged, failing = 11, 262 // neither is in the sample of the scale
+	s.fail[damaged] = robocache.Malformed("gather", nil, "damaged")
+	s.fail[failing] = robocache.Temporary("gather", nil, "the network is gone")
+	if _, err := Measure(t.Context(), s, Options{Parts: parts}); err == nil {
+		t.Fatal("no error")
+	}
+	clear(s.fail)
+	table := measureFake(t, s, Options{Parts: parts})
+	if table.Errors[damaged] != "" || !equalTables(t, table, measureFake(t, s, Options{})) {
+		t.Errorf("error %q", table.Errors[damaged])
+	}
+}
+
 // An episode that cannot be read has a row without values and a finding; the others are measured.
 func TestUnreadableEpisodeIsARow(t *testing.T) {
 	s := newFakeSet(5)
@@ -121,6 +138,33 @@ func TestUnreadableEpisodeIsARow(t *testing.T) {
 	}
 	if table.Columns["score"][2] != 0 {
 		t.Errorf("score %v, want 0", table.Columns["score"][2])
+	}
+}
+
+// Values that are not finite are counted also in a channel that never has another value.
+func TestNotFiniteIsCounted(t *testing.T) {
+	s := newFakeSet(3)
+	for e, v := range s.values["observation.state"] {
+		for i := range v {
+			v[i] = math.NaN()
+		}
+		clear(s.values["action"][e])
+	}
+	table := measureFake(t, s, Options{})
+	for _, v := range table.Columns["not_finite"] {
+		expectNear(t, "not_finite", v, 0.5, 0)
+	}
+}
+
+// Timestamps that repeat are counted also if most of them do.
+func TestRepeatedTimesAreCounted(t *testing.T) {
+	c := clock{hasRate: true, times: []int64{0, 0, 0, 0, 5, 5, 5, 4}}
+	c.measureSteps()
+	x := &recording{clocks: []clock{c}}
+	expectNear(t, "duplicated", duplicatedTimesMetric.measure(x), 5, 0)
+	expectNear(t, "backward", backwardTimesMetric.measure(x), 1, 0)
+	if v := gapsMetric.measure(x); v == v {
+		t.Errorf("gaps %v", v)
 	}
 }
 

@@ -40,8 +40,9 @@ func (m *measurement) settings() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// resumeParts reads the rows that an interrupted run saved in the folder opt.Parts. Files of other
-// work, and damaged ones, are ignored, and are removed at the end.
+// resumeParts reads the rows that an interrupted run saved in the folder opt.Parts. An episode that
+// could not be measured is measured again: its reason may be gone, such as a small budget. Files of
+// other work, and damaged ones, are ignored, and are removed at the end.
 func (m *measurement) resumeParts(ctx context.Context) error {
 	if m.opt.Parts == "" {
 		return nil
@@ -70,7 +71,8 @@ func (m *measurement) resumeParts(ctx context.Context) error {
 			continue
 		}
 		for i, e := range m.positions {
-			if k := part.Row(m.ds.Info().EpisodeIndex(e)); k >= 0 && !m.isDone[i] {
+			k := part.Row(m.ds.Info().EpisodeIndex(e))
+			if k >= 0 && !m.isDone[i] && part.Errors[k] == "" {
 				m.table.copyRow(i, part, k)
 				m.isDone[i] = true
 			}

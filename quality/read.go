@@ -229,14 +229,15 @@ func (r *reader) buildSignal(
 			scale := r.scale.Streams[p.feature.Key][c]
 			width := scale.width()
 			if width <= 0 || len(own[c]) == 0 {
+				x.countValues(own[c])
 				continue
 			}
 			v := r.floats(len(own[c]))
 			for i, raw := range own[c] {
 				v[i] = (raw - scale.Low) / width
 			}
-			x.values += len(v)
-			x.notFinite += fillGaps(v)
+			x.countValues(own[c])
+			fillGaps(v)
 			if isConstant(v) {
 				s.dead++
 			}
@@ -247,6 +248,16 @@ func (r *reader) buildSignal(
 		}
 	}
 	return s
+}
+
+// countValues counts the values of a channel, and those that are not finite.
+func (x *recording) countValues(v []float64) {
+	x.values += len(v)
+	for _, a := range v {
+		if a-a != 0 {
+			x.notFinite++
+		}
+	}
 }
 
 // sumRates returns a relative action as positions.

@@ -165,12 +165,11 @@ func runsOf(flags []bool) (out []run) {
 }
 
 // fillGaps replaces values that are not finite by the value before, and those at the start by the
-// first finite one. It returns their number.
-func fillGaps(v []float64) (count int) {
+// first finite one.
+func fillGaps(v []float64) {
 	last := math.NaN()
 	for i, x := range v {
 		if x-x != 0 {
-			count++
 			v[i] = last
 			continue
 		}
@@ -186,7 +185,6 @@ func fillGaps(v []float64) (count int) {
 			v[i] = 0
 		}
 	}
-	return count
 }
 
 // medianOf returns the median, and reorders v. It returns NaN for no values.

@@ -85,7 +85,7 @@ func BenchmarkNearest(b *testing.B) {
 	b.SetBytes(4 * n * width)
 	defer reportCPU(b)()
 	for b.Loop() {
-		if _, err := v.Nearest(b.Context(), v.Values[:width], 20, 0); err != nil {
+		if _, err := v.Nearest(b.Context(), v.Values[:width], nil, 20, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

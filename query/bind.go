@@ -196,7 +196,9 @@ func (b *binder) bindStream(s *syntax) (*node, error) {
 
 // knownNames returns the names that an expression may have for this dataset.
 func (b *binder) knownNames() []string {
-	return append(slices.Sorted(maps.Keys(episodeTerms)), b.source.info.Keys()...)
+	names := slices.AppendSeq(b.source.info.Keys(), maps.Keys(episodeTerms))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // clockOf returns the key that names the clock of a stream.

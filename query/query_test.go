@@ -273,3 +273,14 @@ func TestQuality(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The hint of an unknown name lists a name once that is both a stream and a value of the episode.
+func TestHintListsNamesOnce(t *testing.T) {
+	d := arm()
+	d.add("index", robocache.Float32, nil, make([]float64, 8), make([]float64, 8),
+		make([]float64, 1))
+	_, err := query.Episodes(t.Context(), d, "indx > 1", query.Options{})
+	if err == nil || strings.Count(err.Error(), "index") != 1 {
+		t.Error(err)
+	}
+}

@@ -341,8 +341,10 @@ type Match struct {
 }
 
 // Nearest returns the n vectors with the largest scores, in descending order. Equal scores are in
-// the order of the vectors. It compares all vectors.
-func (v *Vectors) Nearest(ctx context.Context, to []float32, n, threads int) ([]Match, error) {
+// the order of the vectors. It compares all vectors of the episodes with the indices; nil: of all.
+func (v *Vectors) Nearest(
+	ctx context.Context, to []float32, episodes map[int64]bool, n, threads int,
+) ([]Match, error) {
 	if len(to) != v.Width {
 		return nil, robocache.Misuse("find", nil, "a vector of %d numbers, and those of %s have %d",
 			len(to), v.Model, v.Width)
@@ -362,6 +364,9 @@ func (v *Vectors) Nearest(ctx context.Context, to []float32, n, threads int) ([]
 			for i := t * v.Count / threads; i < (t+1)*v.Count/threads; i++ {
 				if i%4096 == 0 && ctx.Err() != nil {
 					return ctx.Err()
+				}
+				if episodes != nil && !episodes[v.Episodes[i]] {
+					continue
 				}
 				score := dotProduct(unit, v.Values[i*v.Width:][:v.Width])
 				parts[t] = keepBest(parts[t], Match{i, score}, n)

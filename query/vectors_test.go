@@ -90,7 +90,7 @@ func TestVectors(t *testing.T) {
 			t.Fatal(err, v.VectorsInfo)
 		}
 		for _, threads := range []int{1, 2, 7} {
-			got, err := v.Nearest(t.Context(), wanted, 50, threads)
+			got, err := v.Nearest(t.Context(), wanted, nil, 50, threads)
 			if err != nil || len(got) != 50 || got[0].Index != 2 || got[1].Index != 5 {
 				t.Fatal(got, err)
 			}
@@ -101,9 +101,13 @@ func TestVectors(t *testing.T) {
 				}
 			}
 		}
-		if _, err := v.Nearest(t.Context(), wanted[1:], 5, 1); !errors.Is(err,
+		if _, err := v.Nearest(t.Context(), wanted[1:], nil, 5, 1); !errors.Is(err,
 			robocache.ErrMisuse) {
 			t.Error(err)
+		}
+		other, err := v.Nearest(t.Context(), wanted, map[int64]bool{1: true}, 3*n, 2)
+		if err != nil || len(other) != n/2 || other[0].Index < n/2 {
+			t.Error(len(other), err)
 		}
 		if _, err := v.VectorAt(9, 0); !errors.Is(err, robocache.ErrNotFound) {
 			t.Error(err)

@@ -49,7 +49,7 @@ func Embed(ctx context.Context, r *EmbedRequest, o Observer) (*Embedded, error) 
 		return nil, err
 	}
 	out := &Embedded{}
-	return out, runPython(ctx, r.Python, map[string]any{
+	err = runPython(ctx, r.Python, map[string]any{
 		"call": "embed", "source": r.URI, "model": r.Model, "key": r.Key,
 		"every": max(1, r.Every), "batch_size": cmp.Or(r.BatchSize, 64),
 		"device": cmp.Or(r.Device, "cpu"),
@@ -58,6 +58,10 @@ func Embed(ctx context.Context, r *EmbedRequest, o Observer) (*Embedded, error) 
 			"follow_links": r.FollowLinks, "split": r.Split,
 		},
 	}, o, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // runPython runs a job of robocache._embed in a Python interpreter and decodes its answer.
@@ -79,6 +83,7 @@ func runPython(ctx context.Context, python string, job any, o Observer, answer a
 	failed := cmd.Run()
 	var reply struct {
 		Error  string          `json:"error"`
+		Class  string          `json:"class"` // name of the exception
 		Hint   string          `json:"hint"`
 		Result json.RawMessage `json:"result"`
 	}
@@ -93,17 +98,43 @@ func runPython(ctx context.Context, python string, job any, o Observer, answer a
 			last[strings.LastIndexByte(last, '\n')+1:]).WithCause(failed).
 			WithHint("Name a Python that has robocache: %s.", robocache.Option("python"))
 	case reply.Error != "":
-		return robocache.Misuse("", nil, "%s", reply.Error).WithHint("%s", reply.Hint)
+		return pythonError(reply.Error, reply.Class, reply.Hint)
 	}
 	return json.Unmarshal(reply.Result, answer)
+}
+
+// pythonError returns the error of an exception. Its text may begin with the class and end with
+// the hint.
+func pythonError(text, exception, hint string) error {
+	class := pythonClasses[exception]
+	if class == nil {
+		class = robocache.ErrMisuse
+	}
+	text = strings.TrimPrefix(text, class.Error()+": ")
+	if hint != "" {
+		text = strings.TrimSuffix(text, "; hint: "+hint)
+	}
+	return &robocache.Error{Class: class, Msg: text, Hint: hint}
+}
+
+// pythonClasses maps the exceptions of the Python package to classes of errors. Others are misuse:
+// the model failed.
+var pythonClasses = map[string]error{
+	"NotFound":      robocache.ErrNotFound,
+	"Malformed":     robocache.ErrMalformed,
+	"Unsupported":   robocache.ErrUnsupported,
+	"ResourceLimit": robocache.ErrResourceLimit,
+	"Temporary":     robocache.ErrTemporary,
+	"Internal":      robocache.ErrInternal,
 }
 
 // defaultSimilar is the number of frames that a search of similar frames returns.
 const defaultSimilar = 20
 
-// findSimilar returns the frames that are most similar to a frame, a text or a vector.
+// findSimilar returns the frames of some episodes (nil: all) that are most similar to a frame, a
+// text or a vector.
 func (r *Search) findSimilar(
-	ctx context.Context, ds robocache.Dataset, o Observer,
+	ctx context.Context, ds robocache.Dataset, positions []int, o Observer,
 ) ([]query.Range, error) {
 	vectors, err := query.OpenVectors(ctx, ds)
 	if err != nil {
@@ -114,7 +145,15 @@ func (r *Search) findSimilar(
 	if err != nil {
 		return nil, err
 	}
-	matches, err := vectors.Nearest(ctx, wanted, cmp.Or(r.Limit, defaultSimilar), r.Threads)
+	var episodes map[int64]bool
+	if positions != nil {
+		episodes = map[int64]bool{}
+		for _, e := range positions {
+			episodes[ds.Info().EpisodeIndex(e)] = true
+		}
+	}
+	n := cmp.Or(r.Limit, defaultSimilar)
+	matches, err := vectors.Nearest(ctx, wanted, episodes, n, r.Threads)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +190,13 @@ func (r *Search) wantedVector(
 			return nil, robocache.Misuse("", nil, "%s", optionName("like")).
 				Expected("EPISODE:ROW, such as 3:120", r.Like)
 		}
-		if _, err := ds.Info().EpisodePosition(index); err != nil {
+		position, err := ds.Info().EpisodePosition(index)
+		if err != nil {
 			return nil, err
+		}
+		if n := ds.Len(position); at >= int64(n) {
+			return nil, robocache.Misuse("", robocache.Where{"episode": index}, "%s",
+				optionName("like")).Expected("a row of the "+strconv.Itoa(n), row)
 		}
 		return vectors.VectorAt(index, at)
 	case r.Text != "" && r.TextModel == "":

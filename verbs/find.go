@@ -136,7 +136,7 @@ func (r *Search) Run(ctx context.Context, ds robocache.Dataset, o Observer) (*Fo
 	}
 	defer index.Close()
 	if r.Like+r.Text+r.Vector != "" {
-		ranges, err := r.findSimilar(ctx, ds, o)
+		ranges, err := r.findSimilar(ctx, ds, positions, o)
 		if err != nil {
 			return nil, err
 		}

@@ -83,7 +83,7 @@ func MeasureQuality(ctx context.Context, r *QualityRequest, o Observer) (*Qualit
 	if opt.Episodes, err = ds.Info().ParseEpisodes(r.Episodes); err != nil {
 		return nil, err
 	}
-	out := r.tableName()
+	out := r.tableName(ds.Info().URI)
 	if out != "" {
 		if err := quality.CheckName(out); err != nil {
 			return nil, err
@@ -108,6 +108,11 @@ func MeasureQuality(ctx context.Context, r *QualityRequest, o Observer) (*Qualit
 	}
 	info := ds.Info()
 	q := NewQuality(table)
+	for _, f := range info.Findings {
+		if f.Severity == robocache.SeverityError { // such as a camera without files
+			q.Findings = append(q.Findings, f)
+		}
+	}
 	q.URI, q.Format, q.Out = info.URI, info.Format, robocache.Redact(out)
 	return q, nil
 }
@@ -135,16 +140,17 @@ func (r *QualityRequest) measureOptions(o Observer) (opt quality.Options, err er
 	return opt, err
 }
 
-// tableName returns the table to write; "" is none.
-func (r *QualityRequest) tableName() string {
-	switch path, isLocal := store.LocalPath(r.URI); {
+// tableName returns the table to write; "" is none. uri is that of the open dataset: the folder of
+// a version of RLDS if the request names the one above.
+func (r *QualityRequest) tableName(uri string) string {
+	switch path, isLocal := store.LocalPath(uri); {
 	case r.Out == "-":
 		return ""
 	case r.Out != "":
 		return r.Out
 	case isLocal && r.Episodes == "" && r.Split == "":
 		i, err := os.Stat(path)
-		return quality.SidecarOf(r.URI, err == nil && !i.IsDir())
+		return quality.SidecarOf(uri, err == nil && !i.IsDir())
 	}
 	return ""
 }
@@ -166,8 +172,8 @@ func NewQuality(table *quality.Table) *Quality {
 		}
 		if s.Count = len(values); s.Count > 0 {
 			slices.Sort(values)
-			s.Min, s.Median = &values[0], &values[len(values)/2]
-			s.Max = &values[len(values)-1]
+			median := (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+			s.Min, s.Median, s.Max = &values[0], &median, &values[len(values)-1]
 		}
 		q.Metrics = append(q.Metrics, s)
 	}

@@ -107,8 +107,10 @@ def embed(
 
     ds = as_dataset(source, how)
     cameras = [k for k, f in ds.features.items() if f.kind in ("image", "video")]
+    if not cameras:
+        raise Misuse("embed: the dataset has no camera")
     if key is None and len(cameras) != 1:
-        raise Misuse(f"embed: key= names one of the cameras: {', '.join(cameras) or 'none'}")
+        raise Misuse(f"embed: key= names one of the cameras: {', '.join(cameras)}")
     key = cameras[0] if key is None else _checks.check_key(key, ds.features, "key")
     name = model if isinstance(model, str) else getattr(model, "__qualname__", repr(model))
     call = _load_function(model) if isinstance(model, str) else model
@@ -158,13 +160,13 @@ def _run_job(job: dict[str, Any]) -> Any:
 
 
 def main() -> int:
-    """Runs the job on stdin and prints one line of JSON: {"result"} or {"error", "hint"}."""
+    """Runs the job on stdin and prints one line of JSON: {"result"} or {"error", "class", "hint"}."""
     answer_file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Models may print.
     try:
         answer = {"result": _run_job(json.load(sys.stdin))}
     except Error as e:
-        answer = {"error": str(e), "hint": e.hint}
+        answer = {"error": str(e), "class": type(e).__name__, "hint": e.hint}
     except Exception as e:
         answer = {"error": f"the model failed: {type(e).__name__}: {e}"}
     print(json.dumps(answer), file=answer_file, flush=True)

@@ -410,7 +410,8 @@ class Edit:
         Args:
             ranges: The path of a CSV or JSON file; a list of dicts with episode, from and to (rows,
                 to not included), or from_s and to_s (seconds), text and style; or a function that
-                takes an Episode and returns such dicts, or tuples (from, to, text).
+                takes an Episode and returns such dicts, or tuples (from, to, text). The result of
+                find is such a list.
             key: The style of ranges that have none: "subtask", "plan", "memory", "motion" or
                 "interjection". Default "subtask".
             label: The text of ranges that have none. Default None.
@@ -685,14 +686,29 @@ def recover(dataset: Any) -> str:
     return str(run_verb("edit recover", [_checks.path_text(dataset)], {}, False)["done"])
 
 
+_ROW_RANGE = ("from", "to", "text")
+
+
 def _annotation(given: Any, episode: int | None = None) -> dict[str, Any]:
-    """Returns a range of annotate as a dict. A tuple is (from, to, text)."""
-    r = (
-        {k: v for k, v in dict(given).items() if v is not None}
-        if isinstance(given, Mapping)
-        else dict(zip(("from", "to", "text"), given, strict=False))
-    )
-    return r if episode is None else {"episode": episode, **r}
+    """Returns a range of annotate as a dict. A tuple is (from, to, text).
+
+    A number of pandas may be a float, and NaN is no value. Members that only the ranges of find
+    have are left out.
+    """
+    named = given if isinstance(given, Mapping) else zip(_ROW_RANGE, given, strict=False)
+    r: dict[str, Any] = {} if episode is None else {"episode": episode}
+    for k, v in dict(named).items():
+        if v is None or v != v or k in ("episode_length", "score"):
+            continue
+        r[k] = v.item() if isinstance(v, np.generic) else v
+        if k in ("episode", "from", "to") and isinstance(r[k], float) and r[k].is_integer():
+            r[k] = int(r[k])
+    if "episode" not in r:
+        raise Misuse(
+            "annotate: a range names no episode",
+            hint='such as {"episode": 0, "from": 0, "to": 20, "text": "reach"}',
+        )
+    return r
 
 
 def _one_call(name: str) -> Any:

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -104,3 +105,15 @@ def test_command(plain, tmp_path):
     subprocess.run(run, check=True, capture_output=True)
     values = list(robocache.open(tmp_path / "out")[2].streams["subtask"].values)
     assert values == [""] + ["close"] * 3 + [""] * 26
+
+
+def test_ranges(plain):
+    """Ranges may be those of find, and of pandas: with NumPy numbers, floats and NaN."""
+    edit = robocache.open(plain).edit()
+    found = robocache.find(plain, "index == 1")
+    assert edit.annotate(found, label="go").plan().num_frames == 90
+    table = [{"episode": np.int64(1), "from": 0.0, "to": float("nan"), "text": "go"}]
+    assert edit.annotate(table).plan().num_frames == 90
+    for unnamed in [(0, 3, "go")], [{"from": 0, "text": "go"}]:
+        with pytest.raises(robocache.Misuse, match="names no episode"):
+            edit.annotate(unnamed)
