@@ -59,7 +59,12 @@ func newCameraMeter(frames int) *cameraMeter {
 func (m *cameraMeter) add(f *frameSample) {
 	nan := float32(math.NaN())
 	s := frameFacts{
-		row: f.Row, isBad: f.Err != nil, isStill: f.IsStill, change: nan, change2: nan, changed: nan,
+		row:     f.Row,
+		isBad:   f.Err != nil,
+		isStill: f.IsStill,
+		change:  nan,
+		change2: nan,
+		changed: nan,
 	}
 	s.isAbsent = f.Err == nil && len(f.Luma) == 0
 	if f.Row != m.lastRow+1 {

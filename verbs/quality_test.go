@@ -14,7 +14,10 @@ import (
 // The table of a dataset in RLDS is in the folder of its version, where expressions read it.
 func TestQualityTableOfVersion(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "set")
-	if err := os.CopyFS(folder, os.DirFS(realdata.Path(t, "bridge_rlds/bridge_dataset"))); err != nil {
+	if err := os.CopyFS(
+		folder,
+		os.DirFS(realdata.Path(t, "bridge_rlds/bridge_dataset")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	r := &QualityRequest{URI: folder, Frames: "none"}
