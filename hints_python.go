@@ -148,6 +148,7 @@ var pythonCalls = []string{
 	"doctor",
 	"causality",
 	"find",
+	"embed",
 	"quality",
 	"diff",
 	"convert",

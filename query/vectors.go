@@ -220,8 +220,8 @@ func OpenVectors(ctx context.Context, ds robocache.Dataset) (_ *Vectors, err err
 	defer robocache.LocateIn(&err, "file", path)
 	if _, err := os.Stat(path); err != nil {
 		return nil, robocache.NotFound("find", nil, "the dataset has no embeddings").
-			WithHint("Run robocache embed %s --model module:function.",
-				robocache.Redact(ds.Info().URI))
+			WithHint("Make them with %s.",
+				robocache.Command("embed %s --model=FUNCTION", robocache.Redact(ds.Info().URI)))
 	}
 	fingerprint, err := flags.Fingerprint(ctx, ds)
 	if err != nil {
