@@ -109,7 +109,7 @@ def test_embed(arm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     ds = robocache.open(arm)
     camera = next(k for k, f in ds.features.items() if f.kind in ("image", "video"))
-    with pytest.raises(robocache.NotFound, match="robocache embed"):
+    with pytest.raises(robocache.NotFound, match=r"robocache\.embed\("):
         ds.find(like=(0, 1))
     out = run("embed", arm, "--model", "tiny_model:images", "--key", camera, "--every", "3")
     assert "63 numbers" in out
