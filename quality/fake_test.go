@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -18,7 +19,7 @@ type fakeSet struct {
 	// values of each stream and episode, row by row
 	values map[string][][]float64
 	times  map[string][][]int64 // by clock; nil: a grid of 30 Hz
-	reads  int
+	reads  atomic.Int64
 	fail   map[int]error // of Gather, by episode
 }
 
@@ -129,7 +130,7 @@ func (s *fakeSet) Gather(_ context.Context, key string, rows []robocache.Row, ds
 		if err := s.fail[r.Episode]; err != nil {
 			return err
 		}
-		s.reads++
+		s.reads.Add(1)
 		for c := range d {
 			v := values[r.Episode][r.Index*d+c]
 			binary.LittleEndian.PutUint64(dst[8*(i*d+c):], math.Float64bits(v))

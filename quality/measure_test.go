@@ -95,13 +95,13 @@ func TestRunIsResumed(t *testing.T) {
 		t.Fatalf("%d parts (%v), want 2", len(saved), err)
 	}
 	delete(s.fail, failing)
-	s.reads = 0
+	s.reads.Store(0)
 	got := measureFake(t, s, Options{Parts: parts})
 	if !equalTables(t, got, want) {
 		t.Error("the resumed table differs")
 	}
-	if limit := 5 * int(s.info.Frames) / 2; s.reads > limit { // the scale reads all rows of both
-		t.Errorf("%d rows were read of %d", s.reads, limit)
+	if limit := 5 * s.info.Frames / 2; s.reads.Load() > limit { // the scale reads all rows of both
+		t.Errorf("%d rows were read of %d", s.reads.Load(), limit)
 	}
 	if _, err := os.Stat(parts); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of parts stays: %v", err)
