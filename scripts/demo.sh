@@ -12,17 +12,24 @@ out=demo-out
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 
 say "install and build"
-scripts/venv.sh demo
 lib=python/robocache/_lib/librobocache.so
+# Python's and Debian's packages arrive while Go's modules do.
+scripts/venv.sh demo &
+venv=$!
 if [ -d "$(go env GOMODCACHE)/github.com/parquet-go" ]; then
   make --no-print-directory lib-demo
 elif [ ! -f $lib ] || [ -n "$(find . -name '*.go' -newer $lib -print -quit)" ]; then
   caches=$PWD/.build/demo-go
   trap 'rm -rf "$caches"' EXIT
-  GOCACHE=$caches/build GOMODCACHE=$caches/mod GOFLAGS="${GOFLAGS:-} -modcacherw" \
-    make --no-print-directory lib-demo
+  export GOCACHE=$caches/build GOMODCACHE=$caches/mod GOFLAGS="${GOFLAGS:-} -modcacherw"
+  [ -f .build/native/video.built ] || scripts/deps.sh demo &
+  debian=$!
+  go list -deps ./cmd/librobocache >/dev/null
+  wait $debian
+  make --no-print-directory lib-demo
   rm -rf "$caches"
 fi
+wait $venv
 rm -rf "$out"
 mkdir -p "$out"
 python() { PYTHONPATH=python .venv/bin/python "$@"; }

@@ -64,7 +64,7 @@ func TestMisuseIsExitCode2(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"nonsense"}, "load, decode, ops, peers, formats, clients, soak, train, all or report"},
+		{[]string{"nonsense"}, "load, decode, ops, peers, formats, clients, soak, train, quality, all or report"},
 		{[]string{"load"}, "accepts 1 arg(s)"},
 		{[]string{"load", "a", "--nope"}, "unknown flag: --nope"},
 		{[]string{"ops", "--device", "tpu"}, "--device: cpu or cuda"},
