@@ -9,6 +9,9 @@ SO_LDFLAGS := $(LDFLAGS) -extldflags "-Wl,--exclude-libs,ALL -Wl,--version-scrip
 SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
+# The compiler spends a fifth of its CPU time on collecting garbage unless its heap may grow. Programs
+# that it builds, and tests, are not affected.
+export GOFLAGS := $(GOFLAGS) '-toolexec=env GOGC=400'
 
 .PHONY: help deps browser qemu view-bench native build build-bench static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare docs-tools ros demo lib-demo servers minio test check-go test-all test-stores test-fast test-fast-go test-fast-python test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
