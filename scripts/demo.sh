@@ -38,7 +38,7 @@ robocache() { python -m robocache "$@"; }
 doctor() { robocache doctor "$1" || { code=$?; [ $code -eq 3 ] || exit $code; }; }
 
 say "make a synthetic dataset with two cameras"
-robocache synth "$out/synth" --episodes 32 --seconds 3 --cameras 2 --seed 1
+robocache synth "$out/synth" --episodes 20 --seconds 3 --cameras 2 --seed 1
 say "inspect it"
 robocache inspect "$out/synth"
 say "check it"
@@ -59,6 +59,6 @@ if .venv/bin/python -c 'import torch' 2>/dev/null; then
 else
   say "train a small policy in NumPy (torch is not installed in .venv)"
 fi
-python examples/numpy_policy.py "$out/synth"
+python examples/numpy_policy.py "$out/synth" --steps 300
 say "done in $((SECONDS - started)) s; the contact sheets:"
 ls -1 "$out"/*.png
