@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _checks
 from ._errors import Error, Misuse
-from ._verbs import Result
+from ._results import Result
 from .dataset import as_dataset
 
 __all__ = ["embed", "Embedded"]

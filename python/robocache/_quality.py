@@ -10,7 +10,8 @@ import numpy as np
 
 from . import _checks
 from ._errors import Misuse, Unsupported
-from ._verbs import Finding, Result, run_verb
+from ._results import Finding, Result
+from ._verbs import run_verb
 
 __all__ = ["Metric", "Quality", "quality"]
 

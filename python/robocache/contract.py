@@ -9,7 +9,7 @@ from typing import Any
 from . import _checks, _engine
 from ._errors import Misuse, NotFound
 from ._feature import Feature, Features, text_table
-from ._verbs import Finding
+from ._results import Finding
 from .dataset import Dataset, as_dataset
 
 __all__ = ["Contract"]

@@ -15,8 +15,8 @@ from ._checks import parse_rate
 from .episode import Episode, Stream
 
 if TYPE_CHECKING:
-    from ._find import Found
     from ._quality import Quality
+    from ._search import Found
     from ._view import View
     from .edit import Edit
 
@@ -447,7 +447,7 @@ class Dataset:
         Args:
             expression: The expression, such as "max(norm(action)) > 3". docs/find.md describes
                 the language.
-            options: Keywords of robocache.find.
+            options: Keywords of robocache.find, such as episodes=, limit= and index=.
 
         Returns:
             A Found, a list of ranges with .episodes and .segments.
@@ -458,9 +458,9 @@ class Dataset:
         Example:
             ds.find("rising(contact) then falling(contact) within 2s").segments
         """
-        from ._find import find
+        from ._search import search
 
-        return find(self, expression, **options)
+        return search(self._handle, expression, options)
 
     def view(self, other: Any = None, *, flags: Any = None, listen: str = "127.0.0.1:0") -> View:
         """Serves the page of `robocache view`: episodes, frames, and plots on one time axis.

@@ -27,7 +27,8 @@ import numpy as np
 
 from . import _engine, _checks
 from ._errors import Misuse
-from ._verbs import Finding, Result, run_verb
+from ._results import Finding, Result
+from ._verbs import run_verb
 
 __all__ = [
     "Edit",

@@ -16,7 +16,8 @@ import numpy as np
 from . import _checks, _engine, _keywords, _memory
 from ._errors import Error, ForkError, Misuse, from_engine
 from ._feature import Feature
-from ._verbs import Result, run_verb
+from ._results import Result
+from ._verbs import run_verb
 from .contract import Contract
 
 __all__ = ["Live", "Observation", "Replayed", "replay", "verify"]

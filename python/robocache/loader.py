@@ -30,7 +30,7 @@ from ._order import Located, OrderMixin
 from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
-from ._verbs import Causality
+from ._results import Causality
 from ._views import JaxSource, NumpyBatches, ViewsMixin
 from .contract import Contract
 from ._feature import Features

@@ -33,7 +33,7 @@ from ._errors import (
     Temporary,
     Unsupported,
 )
-from ._verbs import Result
+from ._results import Result
 
 __all__ = ["run", "read", "Run"]
 

@@ -17,7 +17,7 @@ import pytest
 
 import robocache
 from conftest import dataset_path
-from robocache import _memory, datasets
+from robocache import _memory, _rtx, datasets
 from robocache.datasets import (
     CALVINDataset,
     RLDSEpisode,
@@ -551,7 +551,7 @@ def test_robomimic(robomimic: str, tmp_path: Path) -> None:
 
 
 def test_use_robocache_warns_once(bridge: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "_warned", False)
+    monkeypatch.setattr(_rtx, "_warned", False)
     with pytest.warns(UserWarning, match="one path"):
         a = RTXDataset(path=bridge, use_robocache=False, sequence_length=4)
     with warnings.catch_warnings():
