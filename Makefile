@@ -159,7 +159,7 @@ test-fast-go:
 	$(GO) test -C bench -vet=off -short -timeout 10m ./gpu ./report ./runners
 
 test-fast-python:
-	PYTHONPATH=python $(PY) -m pytest -q --fast python/tests
+	PYTHONPATH=python $(PY) -m pytest -q --fast -n 2 --dist loadfile python/tests
 
 # LISTS is the folder of the lists `go` and `python` that a run without the data wrote (.ci/run).
 test-data: lib

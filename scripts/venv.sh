@@ -45,7 +45,7 @@ if [ "$what" = demo ]; then
     .venv/bin/python -m pip install -q --disable-pip-version-check "$(grep ^numpy python/requirements-core.txt)"
   exit 0
 fi
-if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
+if ! .venv/bin/python -c 'import torch, numpy, pytest, xdist' 2>/dev/null; then
   if [ "$what" = peers ] && .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
     : # one resolution for all packages, below
   else
@@ -70,7 +70,7 @@ install_reference_readers() {
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: cannot install the reference readers of other formats; their tests skip" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then install_alone; install_reference_readers; exit 0; fi
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest, xdist' 2>/dev/null; then install_alone; install_reference_readers; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: cannot install the peers (lerobot 0.6.1 needs Python 3.12); their tests skip" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt

@@ -189,6 +189,7 @@ def test_bool_crosses_to_an_old_torch_as_uint8(buffer: robocache.Dataset) -> Non
     assert got["action_is_pad"].tolist() == [[True, False], [False, False]]
 
 
+@pytest.mark.slow
 def test_with_the_package_of_diffusion_policy(buffer: robocache.Dataset, script: Any) -> None:
     """Datasets inherit from its classes, and normalizers are its own."""
     done = script(

@@ -104,6 +104,7 @@ def bad(batch):
 """
 
 
+@pytest.mark.slow
 def test_embed(arm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tiny_model.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)

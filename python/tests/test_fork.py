@@ -290,6 +290,7 @@ def test_worker_errors_of_one_file(h264: str, tmp_path) -> None:  # type: ignore
     assert "mp4" in str(e.value)
 
 
+@pytest.mark.slow
 def test_many_forks_leave_nothing(h264: str) -> None:
     m = small(h264, keys=["index"])
     _ = m[0]

@@ -326,6 +326,7 @@ def test_fork(state_contract: robocache.Contract) -> None:
     live.observe(timeout_s=0)
 
 
+@pytest.mark.slow
 def test_interrupt(state_contract: robocache.Contract, script: Any, tmp_path: Path) -> None:
     state_contract.save(tmp_path / "c.json")
     done = script(

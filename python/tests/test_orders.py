@@ -83,6 +83,7 @@ def test_ranks_of_a_pool(h264: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ram", "directory", "planes"])
 def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how: str) -> None:
     where = tmp_path / "kept" if how == "directory" else "ram"

@@ -181,6 +181,7 @@ def test_a_position_from_before_the_group_stays(path: str, group: Any) -> None:
         assert [i for b in ld for i in b["index"].tolist()] == ld.order(3, rank=1).tolist()
 
 
+@pytest.mark.slow
 def test_a_worker_process_has_its_parents_rank(path: str, tmp_path: Path) -> None:
     """A DataLoader worker has no process group and must keep the rank of its parent."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)

@@ -188,6 +188,7 @@ def test_goals_are_later_steps(window: int) -> None:
     assert len(seen) > 25  # Of 29 pairs of a step and a goal.
 
 
+@pytest.mark.slow
 def test_datasets_leave_out_different_rows() -> None:
     raw = {"standardize_fn": None, "state_obs_keys": ["state", None]}
     data, _, _ = rlds_training.make_interleaved_dataset(

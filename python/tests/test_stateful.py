@@ -115,6 +115,7 @@ def test_a_plain_dataloader(h264: str) -> None:
         list(torch.utils.data.DataLoader(loader(h264), batch_size=None, num_workers=2))
 
 
+@pytest.mark.slow
 def test_map_dataset_in_a_stateful_dataloader(h264: str) -> None:
     def make() -> StatefulDataLoader:
         m = robocache.MapDataset(h264, keys=["index", "action"])

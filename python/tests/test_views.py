@@ -242,6 +242,7 @@ def run_devices(path: str, processes: int) -> list[dict[str, Any]]:
     return [json.loads(out.splitlines()[-1]) for out, _ in ended]
 
 
+@pytest.mark.slow
 def test_two_devices(jax: Any, path: str) -> None:
     (got,) = run_devices(path, 1)
     order = loader(path).order(0).tolist()
@@ -255,6 +256,7 @@ def test_two_devices(jax: Any, path: str) -> None:
     assert got["refused"] == [None, None] and "3 rows cannot be sharded" in got["odd"]
 
 
+@pytest.mark.slow
 def test_two_processes(jax: Any, path: str) -> None:
     got = run_devices(path, 2)
     order = loader(path).order(0).tolist()

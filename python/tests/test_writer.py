@@ -417,6 +417,7 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_many_episodes_share_files(tmp_path: Path) -> None:
     features = {"x": {"dtype": "float32", "shape": (1,)}}
     with robocache.Writer(tmp_path / "set", 10, features) as w:
