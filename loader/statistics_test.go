@@ -191,6 +191,29 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 	}
 }
 
+// remoteStore is a store whose reads wait for a network, as those of s3, gs and hf do.
+type remoteStore struct{ store.Store }
+
+func (remoteStore) Remote() bool { return true }
+
+// TestUnaskedPassIsLocal checks that no pass over a remote dataset starts without a request.
+func TestUnaskedPassIsLocal(t *testing.T) {
+	local, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range []store.Store{remoteStore{local}, local} {
+		_, err := NewMap(bg, filed{newFake(10), st}, options.Config{
+			Windows:    options.Windows{Keys: []string{"action"}},
+			Statistics: options.Statistics{Normalize: one("mean_std")},
+		})
+		if remote := robocache.IsRemote(st); remote != errors.Is(err, robocache.ErrMisuse) ||
+			remote && !strings.Contains(err.Error(), "the dataset is remote") {
+			t.Errorf("remote %v: %v", remote, err)
+		}
+	}
+}
+
 // Episodes that are skipped as bad take no part; without that the error names what cannot be read.
 func TestStatisticsSkipBadEpisodes(t *testing.T) {
 	f := newFake(6, 9, 4)

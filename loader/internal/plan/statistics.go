@@ -186,7 +186,7 @@ func (src *Source) passCost(
 	}
 	switch {
 	case reason != "":
-	case files.isHTTP:
+	case files.isRemote:
 		reason = "the dataset is remote"
 	case bytes > unaskedValues:
 		reason = fmt.Sprintf(
@@ -286,9 +286,9 @@ func sizeText(n int64) string {
 
 // dataFiles describes the files that a dataset's values are read from.
 type dataFiles struct {
-	id     []byte // hash of names, sizes and versions; nil: unknown
-	bytes  int64  // total size without videos
-	isHTTP bool
+	id       []byte // hash of names, sizes and versions; nil: unknown
+	bytes    int64  // total size without videos
+	isRemote bool
 }
 
 var videoNames = []string{".mp4", ".mkv", ".avi", ".webm", ".mov"}
@@ -299,7 +299,7 @@ func (src *Source) filesOf(ctx context.Context) (f dataFiles) {
 	if !ok {
 		return f
 	}
-	f.isHTTP = strings.HasPrefix(d.Store().URI(), "http")
+	f.isRemote = robocache.IsRemote(d.Store())
 	list, err := d.Store().List(ctx, "")
 	if err != nil {
 		return f // the store cannot list files, so statistics are not stored
