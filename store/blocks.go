@@ -25,10 +25,9 @@ type BlockCache interface {
 // serves its neighbors in the same epoch.
 const defaultBlock = 128 << 10
 
-// CachedRanged returns a file that reads r in blocks through a cache. block is the block size; 0
-// means 128 KiB. Each block is requested once: concurrent readers of a block share one read. id
-// identifies the file across processes and contains no secrets; it is the dataset's URI and the
-// path.
+// CachedRanged returns a file that reads r in blocks through a cache. block is the size of a block,
+// and 0 means 128 KiB. Concurrent readers of a block share one read. id identifies the file across
+// processes, for example by the dataset's URI and the path. It must contain no secrets.
 //
 // The key of a block is a hash of id, version, size and position, so different versions never share
 // blocks. If the version does not distinguish the file from another one of the same size, r is
@@ -43,8 +42,8 @@ func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robo
 	return newCachedFile(r, id, c, block)
 }
 
-// newCachedFile returns r behind a cache. seed is a hash of everything that identifies the bytes of
-// the file.
+// newCachedFile returns r behind a cache. It computes the seed of the block keys, which is a hash of
+// everything that identifies the bytes of the file.
 func newCachedFile(r robocache.Ranged, id string, c BlockCache, block int64) *cachedFile {
 	if block <= 0 {
 		block = defaultBlock
@@ -91,8 +90,8 @@ type blockRead struct {
 	err  error
 }
 
-// errRetry means that a blockRead returned no data for a reason of its own caller. Waiting callers
-// try again.
+// errRetry means that the caller that ran a blockRead was canceled. Other callers that wait for the
+// blocks try again.
 var errRetry = errors.New("read the block again")
 
 // ReadAt copies blocks from the cache and reads the missing ones.
@@ -182,11 +181,11 @@ func (f *cachedFile) copyCached(b int64, p []byte, off int64) bool {
 	return fits
 }
 
-// joinRead returns the read that provides block b. If no read is running, it creates one for b and
-// the following blocks up to last that are neither being read nor cached. own reports whether the
-// caller must run the read. p and off are those of the caller's ReadAt: a cached block that ends
-// the read is copied to p.
+// joinRead returns the read that provides block b. If no read of b is running, it creates one. The
+// new read includes the blocks after b, up to last, until one is cached or being read. own reports
+// whether the caller must run the read. p and off are the arguments of the caller's ReadAt.
 func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
+	// Testing whether a block is cached also copies it to p, which ReadAt would do later.
 	to := b
 	for to < last && (to+2-b)*f.block <= maxMerged && !f.copyCached(to+1, p, off) {
 		to++
@@ -208,8 +207,7 @@ func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead
 // readBlocks reads the blocks of a blockRead and puts them into the cache. It removes the blockRead
 // only after the blocks are cached. A reader that finds neither of them therefore started earlier.
 func (f *cachedFile) readBlocks(ctx context.Context, br *blockRead) {
-	// This is the default, so that waiters are released even if the underlying file panics.
-	br.err = errRetry
+	br.err = errRetry // stays if the underlying file panics, so that waiting readers try again
 	done := sync.OnceFunc(func() { close(br.done) })
 	defer func() {
 		done()

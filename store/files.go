@@ -8,18 +8,19 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// fileFinder is a Store in which a file's name may belong to something other than a regular file.
-// findFiles is List with two additions: entries of any type for whose names accept returns true,
-// and links that may lead to whole folders.
+// fileFinder is a Store that may contain entries that are not regular files. findFiles is List with
+// two additions: irregular entries whose names accept accepts, and links that may lead to folders.
 type fileFinder interface {
 	findFiles(ctx context.Context, prefix string, accept func(name string) bool) ([]Entry, error)
 }
 
-// Files returns the entries below prefix for whose names accept returns true, sorted by name. An
-// entry that is not a regular file (a dangling link, a link that leaves the root, a FIFO, a folder)
-// has the error of Open in its Err. A dataset therefore never omits it silently. links holds the
-// other links that may lead to whole folders of files, each with its Err. Formats that list their
-// files use this function.
+// Files returns the entries below prefix whose names accept accepts, sorted by name. Formats that
+// list their files use this function, because a dataset must not omit a file silently. An entry that
+// cannot be opened has the error of Open in its Err. Such entries are dangling links, links that
+// leave the root, FIFOs and folders.
+//
+// links holds links with other names that cannot be followed and may lead to folders with accepted
+// files. Each has its Err.
 func Files(
 	ctx context.Context,
 	s Store,

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -64,6 +65,17 @@ var secret = regexp.MustCompile(`[?#][^\s"'<>]*|//[^/\s"']*@`)
 // scrubSecrets removes possible queries, fragments, users and passwords from a message.
 func scrubSecrets(s string) string { return quoteName(secret.ReplaceAllString(s, "…")) }
 
+// retryStatuses are the statuses after which the same request may succeed later.
+var retryStatuses = []int{
+	http.StatusRequestTimeout,
+	http.StatusTooEarly,
+	http.StatusTooManyRequests,
+	http.StatusInternalServerError,
+	http.StatusBadGateway,
+	http.StatusServiceUnavailable,
+	http.StatusGatewayTimeout,
+}
+
 // statusError returns the error of a response with an unexpected status.
 func (h *HTTP) statusError(resp *http.Response) error {
 	e := &robocache.Error{}
@@ -81,25 +93,16 @@ func (h *HTTP) statusError(resp *http.Response) error {
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
 		}
-	case status == 408,
-		status == 425,
-		status == 429,
-		status == 500,
-		status == 502,
-		status == 503,
-		status == 504,
-		status > 505:
+	case slices.Contains(retryStatuses, status) || status > http.StatusHTTPVersionNotSupported:
 		e.Class = robocache.ErrTemporary
-		e.Msg = "the server answers " +
-			http.StatusText(status)
+		e.Msg = "the server answers " + http.StatusText(status)
 		again = true
 	case status >= 500:
 		e.Class = robocache.ErrUnsupported
 		e.Msg = "the server answers " + http.StatusText(status)
 	case status >= 400:
 		e.Class = robocache.ErrMisuse
-		e.Msg = "the server refuses the request: " +
-			http.StatusText(status)
+		e.Msg = "the server refuses the request: " + http.StatusText(status)
 	default:
 		e.Class = robocache.ErrMalformed
 		e.Msg = "an unexpected answer: " + http.StatusText(status)

@@ -19,9 +19,8 @@ type pin struct {
 	size     int64 // -1 if unknown
 	etag     string
 	modified string // Last-Modified
-	// isSettled reports whether the object was last modified at least 2 s before the response.
-	// Last- Modified has a resolution of one second, so two changes within a second have the same
-	// value.
+	// isSettled reports whether the object was last modified at least 2 s before the response. The
+	// header Last-Modified counts whole seconds, so two changes within a second have the same value.
 	isSettled bool
 }
 
@@ -64,7 +63,7 @@ func (p pin) agreesWith(q pin) bool {
 type reply struct {
 	body io.Reader // closed when the attempt ends
 	pin  pin
-	// whether the body is the requested range or its beginning; otherwise it is the whole object
+	// the body is the requested range or its beginning; false: the whole object
 	ranged bool
 	length int64 // of the body; -1 if unknown
 }
@@ -239,9 +238,8 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 	return r, nil
 }
 
-// responseVersion returns the version of the object: the VersionHeader of the response or, after a
-// redirect, of the redirect that led to it. Without either it is the ETag of the response. See
-// HTTPOptions.VersionHeader.
+// responseVersion returns the version of the object: the VersionHeader of the response, or of a
+// redirect that led to it. If no response has this header, it is the ETag.
 func (h *HTTP) responseVersion(resp *http.Response) string {
 	for r := resp; r != nil && h.options.VersionHeader != "ETag"; r = r.Request.Response {
 		if v := r.Header.Get(h.options.VersionHeader); v != "" {

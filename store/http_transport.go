@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -38,8 +37,8 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	// The user named the host and the proxy, so they may have private addresses. Addresses from
-	// redirects may not.
+	// The user named the host and the proxy, so they may have private addresses. A redirect may lead
+	// to a private address only if the user's own host is private, too.
 	trusted := map[string]bool{hostPort(base): true}
 	if proxy, err := currentProxy(&http.Request{URL: base}); err == nil && proxy != nil {
 		trusted[hostPort(proxy)] = true
@@ -69,13 +68,22 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	return t
 }
 
+// hostPort returns host and port of a URL, with the default port of the scheme.
 func hostPort(u *url.URL) string {
-	port := cmp.Or(u.Port(), map[string]string{"https": "443", "socks5": "1080"}[u.Scheme], "80")
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "socks5":
+		port = "1080"
+	default:
+		port = "80"
+	}
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// isPrivateName reports whether host is localhost or a private address. If the user's own host is
-// private, its redirects may be private too.
+// isPrivateName reports whether host is localhost or a private address.
 func isPrivateName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

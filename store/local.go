@@ -64,9 +64,8 @@ func openLocal(dir string, follow bool) (_ *Local, err error) {
 var hubKinds = []string{"datasets--", "models--", "spaces--"}
 
 // hubRepository splits the path of a snapshot, …/datasets--owner--name/snapshots/commit/…, into the
-// folder of the repository (base) and the rest (prefix). For any other path, base is the path and
-// prefix is "". A relative path, or one with links, may have this form only after it is made
-// absolute or its links are resolved.
+// folder of the repository (base) and the rest (prefix). It also recognizes a relative path and a
+// path with links to a snapshot. For any other path, base is the path and prefix is "".
 func hubRepository(dir string) (base, prefix string) {
 	spellings := []string{dir}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -406,8 +405,9 @@ func (w *fileWalk) addIrregular(name string, err error) {
 	w.entries = append(w.entries, Entry{Name: name, Err: err})
 }
 
-// mayHideFolder reports whether a link that is not followed leads to a folder. For a dangling link,
-// it decides by the name.
+// mayHideFolder reports whether a link that is not followed may lead to a folder. A dangling link
+// may, if its name has no extension, because the files of datasets have one. Names that begin with a
+// dot are never data.
 func (l *Local) mayHideFolder(name string) bool {
 	if strings.HasPrefix(path.Base(name), ".") {
 		return false

@@ -136,8 +136,8 @@ func splitScheme(uri string) (scheme, rest string, err error) {
 		return "", uri, nil
 	}
 	for i, c := range []byte(head) {
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !isLetter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
 			return "", uri, nil // "dir/with://" is a path
 		}
 	}
@@ -167,9 +167,10 @@ func fileURIPath(rest string) (string, error) {
 	return p, nil
 }
 
-// Locate opens the store of a dataset that may be a single file. If accept returns true for the
-// last name of the URI, it opens the folder above and returns the name as file. For all other URIs,
-// and for a local folder with such a name, it opens the URI itself and file is "".
+// Locate opens the store of a dataset that may be a single file. accept reports whether a name is
+// the name of such a file. If the URI ends with one, Locate opens the folder above and returns the
+// name as file. For all other URIs, and for a local folder with such a name, it opens the URI itself
+// and file is "".
 func Locate(
 	uri string,
 	opt robocache.OpenOptions,

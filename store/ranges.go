@@ -84,17 +84,17 @@ func readMerged(
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	room := semaphore.NewWeighted(4 * maxMerged)
+	memory := semaphore.NewWeighted(4 * maxMerged)
 	for _, r := range mergeSpans(spans, gap, maxMerged) {
 		g.Go(func() error {
 			if len(r.spans) == 1 {
 				return f.ReadAt(ctx, r.spans[0].P, r.off)
 			}
 			n := r.end - r.off
-			if err := room.Acquire(ctx, n); err != nil {
+			if err := memory.Acquire(ctx, n); err != nil {
 				return err
 			}
-			defer room.Release(n)
+			defer memory.Release(n)
 			buf := make([]byte, n)
 			if err := f.ReadAt(ctx, buf, r.off); err != nil {
 				return err

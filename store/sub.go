@@ -90,8 +90,8 @@ func (b *sub) findFiles(
 	}
 	full := path.Join(b.dir, prefix)
 	if f, ok := b.parent.(fileFinder); ok && accept != nil {
-		isFull := func(name string) bool { return accept(b.relativeName(name)) }
-		list, err = f.findFiles(ctx, full, isFull)
+		acceptFull := func(name string) bool { return accept(b.relativeName(name)) }
+		list, err = f.findFiles(ctx, full, acceptFull)
 	} else {
 		list, err = b.parent.List(ctx, full)
 	}

@@ -140,9 +140,9 @@ func (s *repository) Close() error {
 // commits maps resolved revisions to commits, so that one process sees one version.
 var commits sync.Map
 
-// hubPath returns the path that the environment variable name holds. By default it is the file or
-// folder below in HF_HOME.
-func hubPath(name, below string) string {
+// hubPath returns the path in an environment variable. If the variable is not set, it returns the
+// path of the file or folder fallback in HF_HOME.
+func hubPath(variable, fallback string) string {
 	dir := os.Getenv("HF_HOME")
 	if dir == "" {
 		user, _ := os.UserHomeDir()
@@ -151,7 +151,7 @@ func hubPath(name, below string) string {
 			"huggingface",
 		)
 	}
-	return cmp.Or(os.Getenv(name), filepath.Join(dir, below))
+	return cmp.Or(os.Getenv(variable), filepath.Join(dir, fallback))
 }
 
 // readToken returns the token of the Hub, or "" if there is none.

@@ -78,19 +78,19 @@ func (l *links) CloseIdleConnections() {
 	}
 }
 
-// explainError adds the Hub's error code and a hint to e. It reports whether the request should be
-// retried because a redirect expired.
+// explainError adds the Hub's error code and a hint to e. If the request followed a remembered
+// redirect, the redirect may have expired. explainError then forgets it and reports that the request
+// should be retried.
 func (l *links) explainError(r *http.Response, _ []byte, e *robocache.Error) (again bool) {
 	if code := r.Header.Get("X-Error-Code"); code != "" && len(code) < 64 {
 		e.Want, e.Got = "the file", code
 	}
-	from := r.Request.Response
+	redirect := r.Request.Response // that led to this response; nil: none
 	switch {
-	case from != nil && r.StatusCode >= 400 && r.StatusCode < 500:
-		l.known.Delete(from.Request.URL.String())
-		again = from.Header.Get(rememberedHeader) != ""
-	// the status is the same if the dataset does not exist
-	case r.StatusCode == http.StatusUnauthorized:
+	case redirect != nil && r.StatusCode >= 400 && r.StatusCode < 500:
+		l.known.Delete(redirect.Request.URL.String())
+		again = redirect.Header.Get(rememberedHeader) != ""
+	case r.StatusCode == http.StatusUnauthorized: // also if the dataset does not exist
 		e.Hint = "there is no such dataset, or it is private or gated: set HF_TOKEN"
 	case r.StatusCode == http.StatusForbidden:
 		e.Hint = "the dataset is gated, or the token may not read it"

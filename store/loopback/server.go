@@ -19,8 +19,8 @@ import (
 type Options struct {
 	Latency        time.Duration // before each response
 	BytesPerSecond int64         // of all bodies together; 0 means unlimited
-	// Strike may respond in place of the server; it then returns true. n is the number of the
-	// request, from 1. nil means never.
+	// Strike may respond in place of the server, for example with an error. It returns true if it
+	// did. n is the number of the request, from 1. It may be nil.
 	Strike func(n int64, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -112,8 +112,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := s.requests.Add(1)
 	now := s.inProgress.Add(1)
 	defer s.inProgress.Add(-1)
-	for most := s.mostInProgress.Load(); now > most &&
-		!s.mostInProgress.CompareAndSwap(most, now); most = s.mostInProgress.Load() {
+	for { // raise the maximum to now
+		most := s.mostInProgress.Load()
+		if now <= most || s.mostInProgress.CompareAndSwap(most, now) {
+			break
+		}
 	}
 	if !sleepFor(r.Context(), s.options.Latency) {
 		panic(http.ErrAbortHandler)

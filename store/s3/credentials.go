@@ -8,13 +8,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// credentialChain returns credentials from the sources that AWS tools use. named reports whether
-// the environment names a service that provides them. The machine's own role is requested only for
-// AWS, because other servers have none.
+// credentialChain returns credentials from the sources that AWS tools use, and the client that
+// requests them. hasService reports whether the environment names a service that provides
+// credentials. aws states that the server is AWS: only AWS has roles of machines.
 func credentialChain(
 	profile string,
 	aws bool,
-) (_ *credentials.Credentials, _ *http.Client, named bool) {
+) (_ *credentials.Credentials, _ *http.Client, hasService bool) {
 	role := &credentials.IAM{}
 	var providers []credentials.Provider
 	if profile == "" {
@@ -22,7 +22,7 @@ func credentialChain(
 		if os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
 			role.Endpoint = os.Getenv("AWS_ENDPOINT_URL_STS")
 			providers = append(providers, role)
-			named = true
+			hasService = true
 		}
 	}
 	providers = append(providers, &credentials.FileAWSCredentials{Profile: profile})
@@ -30,11 +30,11 @@ func credentialChain(
 		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != ""
 	hasMachineRole := aws && os.Getenv("AWS_EC2_METADATA_DISABLED") != "true"
 	if profile == "" {
-		named = named || hasContainerRole
+		hasService = hasService || hasContainerRole
 		if hasContainerRole || hasMachineRole {
 			providers = append(providers, role)
 		}
 	}
 	client := &http.Client{Timeout: 5 * time.Second}
-	return credentials.NewChainCredentials(providers), client, named
+	return credentials.NewChainCredentials(providers), client, hasService
 }

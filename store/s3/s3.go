@@ -105,9 +105,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 		s.bucket.Path = strings.TrimRight(s.bucket.Path, "/") + "/" + name
 	}
 	if query.Get("anonymous") != "true" {
-		var named bool
-		s.creds, s.client, named = credentialChain(query.Get("profile"), s.aws)
-		s.expected.Store(named)
+		var hasService bool
+		s.creds, s.client, hasService = credentialChain(query.Get("profile"), s.aws)
+		s.expected.Store(hasService)
 	}
 	base := *s.bucket
 	base.Path = strings.TrimRight(base.Path, "/") + "/" + prefix
@@ -156,7 +156,7 @@ func (s *Store) signRequest(r *http.Request) error {
 		&credentials.CredContext{Client: s.client, Context: r.Context()},
 	)
 	if err != nil || v.AccessKeyID == "" {
-		// otherwise a short failure of the service would look like missing credentials
+		// A short failure of a service must not look like missing credentials.
 		if s.expected.Load() {
 			return robocache.Temporary(
 				"open",
@@ -187,12 +187,12 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 		e.Got = parsed.Code
 		e.Want = "the request to be accepted"
 	}
-	region := *s.region.Load()
-	named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), parsed.Region)
-	isOther := named != region && isPlainRegion(named)
-	isRedirect := r.StatusCode < 404 || parsed.Code == "PermanentRedirect"
-	if named != "" && isOther && isRedirect {
-		s.region.Store(&named)
+	// AWS answers a request for another region with a redirect (301, 307), 400 or 403.
+	mayBeRegion := r.StatusCode < http.StatusNotFound || parsed.Code == "PermanentRedirect"
+	region := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), parsed.Region)
+	isOther := region != "" && region != *s.region.Load() && isPlainRegion(region)
+	if mayBeRegion && isOther {
+		s.region.Store(&region)
 		return true
 	}
 	switch parsed.Code {

@@ -160,25 +160,24 @@ func (up *upload) uploadPart(id url.Values, off, n int64) (etag string, err erro
 	return answer.Header.Get("ETag"), nil
 }
 
-// checkCommit returns the error of the final response of an upload. If an earlier attempt may have
-// succeeded, the existing object is compared with the body.
+// checkCommit returns the error of the final response of an upload, or nil if it succeeded.
 func (up *upload) checkCommit(a *store.Answer) error {
-	if a.Status < 300 {
+	switch {
+	case a.Status < 300:
 		return nil
+	case a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body):
+		return nil // an earlier attempt succeeded, and its response was lost
+	case a.Status == http.StatusPreconditionFailed:
+		return up.s.Fail("commit", up.name, fs.ErrExist)
 	}
-	if a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
-		return nil
-	}
-	err := error(fs.ErrExist)
-	if a.Status != http.StatusPreconditionFailed {
-		err = robocache.Temporary("commit", nil, "the server lost the upload").
-			WithHint("write it again")
-	}
-	return up.s.Fail("commit", up.name, err)
+	return up.s.Fail("commit", up.name,
+		robocache.Temporary("commit", nil, "the server lost the upload").
+			WithHint("write it again"))
 }
 
-// uploadParts creates a large object from parts. sendPart uploads one part and returns its ETag. On
-// error, all parts are removed.
+// uploadParts creates a large object of total bytes from parts of at least size bytes. sendPart
+// uploads one part and returns its ETag. condition holds the headers of the final request. On error,
+// all parts are removed.
 func (up *upload) uploadParts(
 	total, size int64,
 	condition http.Header,
