@@ -38,6 +38,8 @@ const (
 	defaultShard  = 256 << 20
 	maxShards     = 4096
 	minShard      = 1 << 20
+	maxShard      = 1 << 40
+	maxShard32    = 256 << 20 // in a 32-bit process
 	minBudget     = 4 << 20
 
 	defaultResident = 1 << 30
@@ -86,7 +88,7 @@ type Dir struct {
 // stripe is a part of the index with its own lock.
 type stripe struct {
 	sync.RWMutex
-	m map[Key]*indexedEntry // nil while the entry is being written
+	m map[Key]*indexedEntry // a nil entry marks a key that is being written
 	_ [32]byte              // fills up a cache line, so that stripes do not share one
 }
 
@@ -143,9 +145,10 @@ func (o Options) withDefaults(dir string) (Options, error) {
 		).
 			WithHint("%s", hintLimit)
 	}
-	o.ShardBytes = min(max(o.ShardBytes, minShard), limit, 1<<40)
-	if is32Bit := ^uint(0)>>32 == 0; is32Bit { // a shard is mapped as a whole
-		o.ShardBytes = min(o.ShardBytes, 1<<28)
+	o.ShardBytes = min(max(o.ShardBytes, minShard), limit, maxShard)
+	if is32Bit := ^uint(0)>>32 == 0; is32Bit {
+		// A shard is mapped as a whole, and the address space has 4 GiB.
+		o.ShardBytes = min(o.ShardBytes, maxShard32)
 	}
 	return o, nil
 }
@@ -185,7 +188,7 @@ func (d *Dir) prepareDir() (err error) {
 		return err
 	}
 	if err := d.withDirLock(openLockLimit, func() error {
-		v, err := d.measureFiles(alwaysRecover)
+		files, err := d.measureFiles(alwaysRecover)
 		if err != nil {
 			return err
 		}
@@ -195,7 +198,8 @@ func (d *Dir) prepareDir() (err error) {
 			}, "the file system leaves %d bytes for a cache", max(d.byteLimit.Load(), 0)).
 				WithHint("%s", hintSpace())
 		}
-		d.evictShards(v, d.byteLimit.Load(), false)
+		const keepUsed = false // nothing was used since Open
+		d.evictShards(files, d.byteLimit.Load(), keepUsed)
 		return nil
 	}); err != nil {
 		return err
@@ -276,9 +280,10 @@ func (d *Dir) Close() error {
 	d.mu.Unlock()
 	now := time.Now().UnixNano()
 	for _, s := range all {
+		// Tell other processes and later runs when the shard was last used.
 		used := s.lastUsed.Load()
-		isNewer := used > s.writtenUse.Load() && used <= now
-		if isNewer && s.sealed.Load() && !s.damaged.Load() {
+		isUnwritten := used > s.writtenUse.Load() && used <= now
+		if isUnwritten && s.sealed.Load() && !s.damaged.Load() {
 			s.writeModTime(used)
 		}
 		d.dropShard(s)

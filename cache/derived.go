@@ -75,12 +75,13 @@ func (d *Dir) listDerived() []derivedStream {
 	return all
 }
 
-// pruneDerived removes derived streams, the least recently used first, until they and the shards v
-// fit into budget. It assumes that shards used before a stream are evicted before that stream is
-// removed. It adds the removed streams to p and returns the bytes of the remaining ones.
-func (d *Dir) pruneDerived(v []cacheFile, budget int64, p *Pruned) (left int64) {
-	total := totalSize(v)
-	shards := slices.SortedFunc(slices.Values(v), func(a, b cacheFile) int {
+// pruneDerived removes derived streams, the least recently used first, until they and the shards fit
+// into budget. Before it removes a stream, it subtracts the shards that were used before the stream,
+// because the caller evicts them afterwards. It adds the removed streams to p and returns the size
+// of the others in bytes.
+func (d *Dir) pruneDerived(files []cacheFile, budget int64, p *Pruned) (left int64) {
+	total := totalSize(files) // shards that are not yet subtracted
+	shards := slices.SortedFunc(slices.Values(files), func(a, b cacheFile) int {
 		return cmp.Compare(a.used, b.used)
 	})
 	streams := d.listDerived()

@@ -48,12 +48,11 @@ func (d *Dir) listFiles() ([]cacheFile, error) {
 		if err != nil || !info.Mode().IsRegular() {
 			continue // another process removed it, or the cache did not make it
 		}
-		size := (info.Size() + 4095) &^ 4095 // rounded up to whole blocks, as file systems count
 		f := cacheFile{
 			name:   name,
 			id:     id,
 			sealed: sealed,
-			size:   size,
+			size:   wholeBlocks(info.Size()),
 			disk:   allocatedBytes(info),
 			used:   info.ModTime().UnixNano(),
 		}
@@ -70,8 +69,14 @@ func (d *Dir) listFiles() ([]cacheFile, error) {
 	return all, nil
 }
 
-// markerBytes is the size of the marker on disk, which is one block. It counts toward the budget.
-const markerBytes = 4 << 10
+// blockBytes is the unit in which most file systems allocate the space of files.
+const blockBytes = 4 << 10
+
+// wholeBlocks rounds n up to a multiple of blockBytes.
+func wholeBlocks(n int64) int64 { return (n + blockBytes - 1) / blockBytes * blockBytes }
+
+// markerBytes is the size of the marker on disk. It counts toward the budget.
+const markerBytes = blockBytes
 
 // maxReserve is the free space that is left on a large file system. On a smaller one, a twentieth
 // is left.
@@ -95,22 +100,25 @@ func (d *Dir) measureFiles(needsRecovery func(files []cacheFile) bool) ([]cacheF
 
 func alwaysRecover([]cacheFile) bool { return true }
 
-// computeLimit sets byteLimit and diskBytes. byteLimit limits all files together, so it includes
-// the disk space of the existing ones.
+// computeLimit sets byteLimit, the maximum size of all files together, and diskBytes, their current
+// size. The files could grow to the space that they have plus the free space of the file system.
 func (d *Dir) computeLimit(files []cacheFile) error {
 	free, total, err := freeBytes(d.marker)
 	if err != nil {
 		return systemError("measure cache", d.dir, "", err)
 	}
-	var sizes, disk int64
+	var sizes, allocated int64
 	for _, f := range files {
 		sizes += f.size
-		disk += min(f.disk, f.size)
+		// A file system may allocate more than a file's size for the file to grow. The rest of an
+		// unsealed shard is not allocated yet.
+		allocated += min(f.disk, f.size)
 	}
 	d.diskBytes.Store(sizes)
+	reserve := min(maxReserve, total/20)
 	d.byteLimit.Store(min(
 		d.options.Budget-markerBytes-d.unlinkedBytes.Load(),
-		disk+free-min(maxReserve, total/20),
+		allocated+free-reserve,
 	))
 	return nil
 }
@@ -185,13 +193,13 @@ func (d *Dir) makeSpace(need int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const page = 4096
 	limit := d.byteLimit.Load()
-	maxFileSize := fileSizeLimit() &^ (page - 1)
+	maxFileSize := fileSizeLimit() / blockBytes * blockBytes
 	switch {
 	case need > maxFileSize:
 		return 0, syscall.EFBIG
-	// The budget is not the reason, because writeEntry has checked it.
+	// Evicting everything, and unmapping removed files, would not suffice. The reason is the file
+	// system, because writeEntry has checked the budget.
 	case need > limit+d.unlinkedBytes.Load():
 		return 0, syscall.ENOSPC
 	}
@@ -201,9 +209,10 @@ func (d *Dir) makeSpace(need int64) (int64, error) {
 	// takes at most a quarter of the space without unsealed shards, so that many writers fit into a
 	// small cache.
 	size := max(min(d.options.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)
-	size = min((size+page-1)&^(page-1), maxFileSize)
+	size = min(wholeBlocks(size), maxFileSize)
 	files = d.evictShards(files, limit-size, d.options.KeepUsed)
-	size = min(size, (limit-totalSize(files))&^(page-1))
+	// Shards that are in use stay, so there may be less space than requested.
+	size = min(size, (limit-totalSize(files))/blockBytes*blockBytes)
 	if size < need {
 		return 0, nil
 	}

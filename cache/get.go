@@ -57,7 +57,8 @@ func (d *Dir) lookupEntry(k Key) *indexedEntry {
 	st.RLock()
 	r := st.m[k]
 	if r != nil {
-		// safe: the index drops its own reference only after the entry left the stripe
+		// The shard is still mapped: the index holds a reference until all entries of the shard have
+		// left their stripes.
 		r.shard.refs.Add(1)
 	}
 	st.RUnlock()

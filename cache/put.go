@@ -13,8 +13,8 @@ import (
 )
 
 // Time during which Put declines entries after it could not free space. It is shorter while a shard
-// of this process is being sealed, because that shard can be evicted afterwards. Waiting for the
-// disk instead would slow training down to its speed.
+// of this process is being sealed, because that shard can be evicted afterwards. Put does not wait
+// for the disk, because training would then be as slow as the disk.
 const (
 	declineFor     = time.Second
 	declineSealing = 20 * time.Millisecond

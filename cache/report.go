@@ -62,7 +62,7 @@ func List(dir string) (_ *Listing, err error) {
 	if err != nil {
 		return nil, systemError("list cache", d.dir, "", err)
 	}
-	l.Foreign = max(len(names)-1-len(v), 0)
+	l.Foreign = max(len(names)-len(v)-1, 0) // the marker is not foreign
 	if slices.Contains(names, derivedFolder) {
 		l.Foreign--
 	}
@@ -246,6 +246,8 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification
 	return r, nil
 }
 
+// verifyShard verifies the checksums of a sealed shard and adds the result to r. buf is memory for
+// reading.
 func (d *Dir) verifyShard(ctx context.Context, v cacheFile, buf []byte, r *Verification) error {
 	h := xxh3.New()
 	state, _ := d.fileState(v, func(f *os.File, slots []slot) {

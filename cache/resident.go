@@ -10,15 +10,18 @@ import (
 // Options.Resident, countMapped drops pages.
 func (r *indexedEntry) countMapped() {
 	s := r.shard
-	round := s.dropRound.Load() + 1
+	round := s.dropRound.Load() + 1 // 0 is the round of an entry that was never counted
 	if r.countedRound.Load() == round || r.countedRound.Swap(round) == round {
 		return
 	}
 	s.mappedBytes.Add(r.n)
 	d := s.dir
 	total := d.mappedBytes.Add(r.n)
-	for peak := d.mappedPeak.Load(); total > peak && !d.mappedPeak.CompareAndSwap(peak, total); {
-		peak = d.mappedPeak.Load()
+	for {
+		peak := d.mappedPeak.Load()
+		if total <= peak || d.mappedPeak.CompareAndSwap(peak, total) {
+			break
+		}
 	}
 	if total > d.options.Resident {
 		d.dropMappedPages()

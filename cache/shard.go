@@ -179,8 +179,9 @@ func openRegular(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInf
 
 var errNotRegular = errors.New("not a regular file")
 
-// isOwnFile reports whether a file with a name of this cache was made by it. Its head contains the
-// ids of the cache and the shard, or the file is empty or zero as after a crash.
+// isOwnFile reports whether this cache made a file that has a name of the cache. The head or the tail
+// of such a file contains the ids of the cache and the shard. After a crash, the file may also be
+// empty, or its head may be zero.
 func isOwnFile(f *os.File, size int64, cacheID, shardID uint64) bool {
 	var b [headSize]byte
 	if size == 0 {

@@ -10,7 +10,10 @@ import (
 	"unsafe"
 )
 
-const populateRead = 22 // MADV_POPULATE_READ, Linux 5.14
+const (
+	populateRead    = 22                 // MADV_POPULATE_READ, Linux 5.14
+	errMemoryFailed = syscall.Errno(133) // EHWPOISON
+)
 
 var (
 	noPopulate atomic.Bool // set when the kernel rejects populateRead
@@ -51,7 +54,7 @@ func readRange(from, to uintptr) error {
 			return nil
 		case syscall.EINTR, syscall.EAGAIN:
 			continue
-		case syscall.EFAULT, syscall.EIO, syscall.Errno(133): // 133: EHWPOISON
+		case syscall.EFAULT, syscall.EIO, errMemoryFailed:
 			return e
 		case syscall.EINVAL:
 			noPopulate.Store(true)
