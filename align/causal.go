@@ -29,8 +29,8 @@ func (c *Config) IsCausal(key string) bool {
 }
 
 // CausalityOf returns the restriction of a stream. hasLog states whether the recording has the
-// arrival times of the stream (ArrivalTimes). Without them a sample arrives with its timestamp,
-// before the option latency is subtracted.
+// arrival times of the stream (HasArrivalTimes). Without them a sample counts as arrived at its
+// recorded timestamp, from which the option latency has not been subtracted.
 func (c *Config) CausalityOf(f *robocache.Feature, hasLog bool) (Causality, error) {
 	k := f.Key
 	if !c.IsCausal(k) {
@@ -69,7 +69,8 @@ func (c *Config) maxAgeOf(key string) int64 {
 }
 
 // arrivalShift returns the time from the arrivals of a stream (arrivalIndex) until its samples can
-// be used.
+// be used. Arrivals that are not recorded are the timestamps minus the latency, so that the latency
+// is added again.
 func (c *Config) arrivalShift(key string, hasLog bool) int64 {
 	shift := int64(c.ArrivalDelay.For(key))
 	if !hasLog {
@@ -78,9 +79,9 @@ func (c *Config) arrivalShift(key string, hasLog bool) int64 {
 	return shift
 }
 
-// ArrivalTimes returns when the samples of a stream arrived, in the order of the samples: the
-// recorder's times of a recording. hasLog is false if the dataset has no such times; a sample then
-// arrives with its timestamp. clock is the clock of the stream's timestamps (Config.Clock).
+// ArrivalTimes returns when the samples of a stream arrived at the recorder, in the order of the
+// samples. The dataset must have these times (HasArrivalTimes). clock is the clock of the stream's
+// timestamps (Config.Clock).
 func ArrivalTimes(
 	ctx context.Context, ds robocache.Dataset, ep int, key, clock string,
 ) (times []int64, err error) {
@@ -90,8 +91,8 @@ func ArrivalTimes(
 	return ds.Capabilities().TimesBy(ctx, ep, key, logClock)
 }
 
-// DependsOnArrival reports whether a causal stream can differ from its samples at the ticks, because
-// samples arrive after their timestamps or are evaluated before the tick.
+// DependsOnArrival reports whether a causal stream can have other values at the ticks than without
+// causal, because its samples arrive after their timestamps or are evaluated before the tick.
 func (c *Config) DependsOnArrival(ds robocache.Dataset, key string) bool {
 	return c.IsCausal(key) && (HasArrivalTimes(ds, key) || c.Delay.For(key) != 0 ||
 		c.ArrivalDelay.For(key) != 0 || c.Latency[key] != Latency{})
@@ -126,12 +127,12 @@ func (c *Config) CheckCausal() error {
 		return misuse("delay, max_age, stale, targets and arrival_delay",
 			"causal: true beside them", "another alignment")
 	}
-	drawn := slices.DeleteFunc(keysOf(c.Latency),
+	drawnKeys := slices.DeleteFunc(keysOf(c.Latency),
 		func(k string) bool { return c.Latency[k].Draw.IsZero() })
-	if !c.Causal && len(drawn) > 0 {
+	if !c.Causal && len(drawnKeys) > 0 {
 		return misuse("a drawn latency", "causal: true beside it", "another alignment")
 	}
-	for _, k := range slices.Concat(drawn, keysOf(c.Delay.Keys), keysOf(c.MaxAge.Keys),
+	for _, k := range slices.Concat(drawnKeys, keysOf(c.Delay.Keys), keysOf(c.MaxAge.Keys),
 		keysOf(c.Stale.Keys), keysOf(c.ArrivalDelay.Keys)) {
 		if c.Causal && !c.IsCausal(k) {
 			return robocache.Misuse("align", robocache.Where{"stream": k},
@@ -139,7 +140,7 @@ func (c *Config) CheckCausal() error {
 				WithHint("Leave it out of delay, max_age, stale, arrival_delay and latency.")
 		}
 	}
-	durations := func(option string, p PerKey[Nanos]) error {
+	checkDurations := func(option string, p PerKey[Nanos]) error {
 		for _, n := range append(slices.Collect(maps.Values(p.Keys)), p.All) {
 			if n < 0 || n >= maxTime/4 {
 				return misuse(option, "0 or more ns", strconv.FormatInt(int64(n), 10))
@@ -152,13 +153,14 @@ func (c *Config) CheckCausal() error {
 			return misuse("stale", `"mask" or "error"`, strconv.Quote(string(s)))
 		}
 	}
-	return cmp.Or(durations("delay", c.Delay), durations("max_age", c.MaxAge),
-		durations("arrival_delay", c.ArrivalDelay))
+	return cmp.Or(checkDurations("delay", c.Delay), checkDurations("max_age", c.MaxAge),
+		checkDurations("arrival_delay", c.ArrivalDelay))
 }
 
 // Arrivals holds when each sample of a stream arrived, in the order of the samples' timestamps. If
-// a sample arrived before an earlier one, a second half of the same length follows: for each
-// sample, the first arrival of it and all later ones.
+// some sample arrived before one with a smaller timestamp, a second half of the same length
+// follows. Its element k is the time by which sample k or one behind it had arrived. These times
+// are sorted, so that they can be searched.
 type Arrivals []int64
 
 // NewArrivals returns the arrivals of samples. It keeps times.
@@ -168,17 +170,21 @@ func NewArrivals(times []int64) Arrivals {
 	}
 	n := len(times)
 	out := append(slices.Clone(times), times...)
+	sorted := out[n:]
 	for k := n - 2; k >= 0; k-- {
-		out[n+k] = min(out[n+k], out[n+k+1])
+		sorted[k] = min(sorted[k], sorted[k+1])
 	}
 	return out
 }
 
-// newest returns how many samples there are up to the newest one that arrived at or before now. n is
-// the number of all samples.
+// sortedPart returns the part of the arrivals of n samples that is sorted.
+func (a Arrivals) sortedPart(n int) []int64 { return a[len(a)-n:] }
+
+// newest returns the number of samples up to the newest one that had arrived at now, including late
+// samples between them. n is the number of all samples.
 func (a Arrivals) newest(n int, now int64) int {
-	k, _ := slices.BinarySearch(a[len(a)-n:], now+1)
-	return k
+	count, _ := slices.BinarySearch(a.sortedPart(n), now+1)
+	return count
 }
 
 // FillCausal is Fill for a causal stream (align.A21). Row i is evaluated at targets[i], minus the
@@ -221,30 +227,36 @@ func (f *causalFinder) fillRow(p *kernel.Plan, i int, target, now int64) error {
 	if err := f.fillArrived(&row, stamps); err != nil {
 		return err
 	}
-	if row.Kind[0] == kernel.Window && indices != nil {
-		for k := row.Left[0] + 1; k < row.Right[0]; k++ {
-			if indices[k] != indices[k-1]+1 {
-				return robocache.Unsupported("align", nil,
-					"mode mean of samples that arrived out of order").
-					WithHint("Pass %s.", robocache.Option("align", "modes", f.Stream, "previous"))
-			}
-		}
-		row.Right[0] = indices[row.Right[0]-1] + 1
-		row.Left[0] = indices[row.Left[0]]
-		return nil
-	}
 	switch {
 	case row.Kind[0] == kernel.Zero:
-	case indices != nil:
-		row.Left[0], row.Right[0] = indices[row.Left[0]], indices[row.Right[0]]
-	default:
+	case indices == nil:
 		row.Left[0] += base
 		row.Right[0] += base
+	case row.Kind[0] == kernel.Window:
+		return f.placeWindow(&row, indices)
+	default:
+		row.Left[0], row.Right[0] = indices[row.Left[0]], indices[row.Right[0]]
 	}
 	return nil
 }
 
-// fillArrived decides a row from samples that have all arrived.
+// placeWindow replaces the range of a row of mode mean by the range of the samples at indices. A
+// plan has no form for a window in which samples are left out.
+func (f *causalFinder) placeWindow(row *kernel.Plan, indices []int32) error {
+	for k := row.Left[0] + 1; k < row.Right[0]; k++ {
+		if indices[k] != indices[k-1]+1 {
+			return robocache.Unsupported("align", nil,
+				"mode mean of samples that arrived out of order").
+				WithHint("Pass %s.", robocache.Option("align", "modes", f.Stream, "previous"))
+		}
+	}
+	row.Right[0] = indices[row.Right[0]-1] + 1
+	row.Left[0] = indices[row.Left[0]]
+	return nil
+}
+
+// fillArrived decides a row from samples that have all arrived. A stream that holds its samples has
+// no next sample at the tick, so that the newest one counts up to its maximum age.
 func (f *causalFinder) fillArrived(row *kernel.Plan, stamps []int64) error {
 	if !f.holdsSamples() {
 		rule := f.kernelRule(stamps)
@@ -257,17 +269,17 @@ func (f *causalFinder) fillArrived(row *kernel.Plan, stamps []int64) error {
 	if err := row.Fill(stamps, f.at[:], &rule); err != nil {
 		return err
 	}
-	held := row.Kind[0] == kernel.Copy
-	if held && !f.Hold {
-		distance := f.at[0] - stamps[row.Left[0]]
-		age := distance + f.Delay
-		held = (distance >= 0 || f.Mode == Nearest) &&
-			(f.MaxGap == 0 || max(distance, -distance) <= f.MaxGap) &&
+	hasSample := row.Kind[0] == kernel.Copy
+	if hasSample && !f.Hold {
+		elapsed := f.at[0] - stamps[row.Left[0]]
+		age := elapsed + f.Delay // at the tick, which is later than f.at by the delay
+		hasSample = (elapsed >= 0 || f.Mode == Nearest) &&
+			(f.MaxGap == 0 || max(elapsed, -elapsed) <= f.MaxGap) &&
 			(f.MaxAge == 0 || age <= f.MaxAge)
 	}
 	row.Valid[0] = 0
 	switch {
-	case held:
+	case hasSample:
 		row.Valid[0] = 1
 	case f.Edge == EdgeMask:
 		row.Kind[0], row.Left[0], row.Right[0] = kernel.Zero, 0, 0
@@ -284,8 +296,9 @@ func (o *Options) holdsSamples() bool {
 	return o.Hold || o.Mode == Previous || o.Mode == Nearest
 }
 
-// heldLonger returns how much longer than its period a causal stream usually holds a sample: the
-// median time until samples can be used, minus the delay. It returns 0 for streams that do not hold.
+// heldLonger returns how old the newest usable sample of a causal stream can be, beyond one period.
+// It is the median time from a timestamp until the sample can be used, minus the delay. max_gap must
+// allow it, or else a stream without gaps would have some. Streams that do not hold have 0.
 func (o *Options) heldLonger(stamps, arrivals []int64) int64 {
 	if !o.IsCausal || !o.holdsSamples() || len(stamps) == 0 {
 		return 0
@@ -298,15 +311,16 @@ func (o *Options) heldLonger(stamps, arrivals []int64) int64 {
 	return max(lags[len(lags)/2]-o.Delay, 0)
 }
 
-// arrivedNear returns the timestamps of the samples around a time that had arrived at now: enough
-// for every mode and edge (align.A2, A4, A8). They are the samples from base on, or those of
-// indices if some of them had not arrived.
+// arrivedNear returns the timestamps of samples around a time at. All of them had arrived at now,
+// and they are enough for every mode and edge (align.A2, A4, A8). If indices is nil, they are
+// consecutive samples, of which base is the first. Otherwise they are the samples at indices.
 func (f *causalFinder) arrivedNear(
 	at, now int64,
 ) (stamps []int64, base int32, indices []int32) {
 	n := f.arrivals.newest(len(f.stamps), now)
 	from, stamps := Near(f.stamps[:n], at, at, f.Before, f.After)
-	if len(f.arrivals) == len(f.stamps) {
+	arrivedInOrder := len(f.arrivals) == len(f.stamps)
+	if arrivedInOrder {
 		return stamps, int32(from), nil
 	}
 	isLate := func(k int) bool { return f.arrivals[k] > now }
@@ -314,8 +328,9 @@ func (f *causalFinder) arrivedNear(
 	if !slices.ContainsFunc(f.arrivals[from:to], func(t int64) bool { return t > now }) {
 		return stamps, int32(from), nil
 	}
-	f.arrived, f.indices = f.arrived[:0], f.indices[:0]
-	// Late samples do not count, so go back until two distinct timestamps have been found.
+	// Near counted the late samples too. Extend the range until two distinct timestamps of arrived
+	// samples are on each side. The third one ends the search, so that all duplicates of the second
+	// are inside.
 	first := at - f.Before
 	for distinct := 0; from > 0 && distinct < 3; from-- {
 		if k := from - 1; !isLate(k) && f.stamps[k] < first {
@@ -330,6 +345,7 @@ func (f *causalFinder) arrivedNear(
 			distinct++
 		}
 	}
+	f.arrived, f.indices = f.arrived[:0], f.indices[:0]
 	for k := from; k < to; k++ {
 		if !isLate(k) {
 			f.arrived, f.indices = append(f.arrived, f.stamps[k]), append(f.indices, int32(k))
@@ -339,11 +355,11 @@ func (f *causalFinder) arrivedNear(
 }
 
 // Near returns the part of timestamps that determines the values at times from first to last, and
-// the position of its first element. A window of a second then need not be searched in an hour of
-// timestamps. before and after extend the range. The result contains two distinct timestamps on
-// each side of that range, which is enough for every mode and edge (align.A2, A4, A8).
+// the position of its first element. The caller then searches a second of timestamps and not an
+// hour of them. The part covers the times from first - before to last + after, and two distinct
+// timestamps on each side of them. That is enough for every mode and edge (align.A2, A4, A8).
 func Near(timestamps []int64, first, last, before, after int64) (from int, near []int64) {
-	if len(timestamps) < 64 {
+	if len(timestamps) < 64 { // so few timestamps are searched as quickly without this
 		return 0, timestamps
 	}
 	from, _ = slices.BinarySearch(timestamps, first-before)

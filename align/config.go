@@ -32,23 +32,24 @@ type Config struct {
 	// timestamps of a stream.
 	Latency map[string]Latency `json:"latency,omitempty"`
 	CausalOptions
-	// Drift is the rate error of a stream's clock. It is removed before offset and latency are
-	// applied: time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency. By default, at is the
-	// stream's first timestamp in the episode (robocache.Drift).
+	// Drift is the rate error of a stream's clock (robocache.Drift). It is removed before offset and
+	// latency are applied: time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency. The moment
+	// at which the clock was right is at, by default the stream's first timestamp in the episode.
 	Drift map[string]robocache.Drift `json:"drift,omitempty"`
 	// for formats with several timestamps per row: "header", "publish" or "log"
 	// (robocache.Capabilities.Clocks)
 	Clock  map[string]string  `json:"clock,omitempty"`
 	Window Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
 	Period map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
-	// Quats names the channels of the quaternions in a stream under slerp; missing = every four
-	// channels.
+	// Quats names the channels of the quaternions in a stream under slerp. In other streams every
+	// four channels are one.
 	Quats map[string][][4]int `json:"quats,omitempty"`
-	// Rotations names the channels of rotations in any form in a stream under slerp. It makes slerp
-	// the stream's mode, unless another mode is named. Missing = as the feature states.
+	// Rotations names the channels of a stream that are rotations, and their form. Slerp is then the
+	// stream's mode, unless another mode is named. Other streams have the rotations that their
+	// feature states.
 	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
-	// Relative states which channels of a stream are relative (delta actions), or that none are.
-	// Streams that it does not name are as the feature or its names state
+	// Relative states which channels of a stream are relative (delta actions), or that none are. The
+	// channels of other streams are relative if the feature or the names of the channels say so
 	// (robocache.Feature.RelativeChannels). Relative channels are summed over the time of a row,
 	// unless another mode is named.
 	Relative map[string]robocache.Relative `json:"relative,omitempty"`
@@ -66,10 +67,10 @@ type CausalOptions struct {
 	// Delay is how long before the tick a stream is evaluated. Modes other than previous and
 	// nearest need it, so that both neighbors of the evaluated time have arrived.
 	Delay PerKey[Nanos] `json:"delay,omitzero"`
-	// MaxAge is the maximum age of a held sample at the tick: 1 s by default; 0 = no limit. Stale
-	// states what an older sample, or none, leads to.
+	// MaxAge is the maximum age of a held sample at the tick: 1 s by default; 0 = no limit.
 	MaxAge PerKey[Nanos] `json:"max_age,omitzero"`
-	Stale  PerKey[Stale] `json:"stale,omitzero"`
+	// Stale states what happens to a row whose sample is older, or that has none.
+	Stale PerKey[Stale] `json:"stale,omitzero"`
 	// Targets names streams that are labels and may look ahead, besides actions and rewards.
 	Targets []string `json:"targets,omitempty"`
 	// ArrivalDelay is how long a sample takes from its recorded arrival, or from its timestamp if
@@ -77,8 +78,8 @@ type CausalOptions struct {
 	ArrivalDelay PerKey[Nanos] `json:"arrival_delay,omitzero"`
 }
 
-// Stale states what a causal row without a sample that is young enough leads to: "mask" (the
-// default) marks the row, "error" is an error.
+// Stale states what happens to a causal row if no sample is young enough. "mask" (the default) marks
+// the row; with "error" the alignment fails.
 type Stale string
 
 // Values of Stale.
@@ -94,10 +95,10 @@ type Latency struct {
 	Draw  AgeDraw
 }
 
-// AgeDraw states how the age of the newest usable sample is drawn for each training sample. The zero
-// value draws nothing.
+// AgeDraw states from which distribution the loader draws, for each training sample, how old the
+// newest usable sample is. The zero value draws nothing.
 type AgeDraw struct {
-	Measured bool     // from the delays between timestamps and arrivals of the episode
+	Measured bool     // one of the delays between a timestamp and its arrival in the episode
 	Uniform  [2]Nanos // evenly between two ages
 }
 
@@ -123,7 +124,8 @@ func (l *Latency) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	low, high := j.Uniform[0], j.Uniform[1]
-	if j.Measured == (j.Uniform != [2]Nanos{}) || low < 0 || high < low {
+	isUniform := j.Uniform != [2]Nanos{}
+	if j.Measured == isUniform || low < 0 || high < low {
 		return robocache.Misuse("align", nil, "latency").
 			Expected(`a duration, {"measured": true} or {"uniform": [low, high]}`, string(b))
 	}
@@ -192,7 +194,7 @@ func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, &p.All)
 	}
 	err := json.Unmarshal(b, &p.Keys)
-	p.All, p.Said = p.Keys["*"]
+	p.All, p.Said = p.Keys["*"] // the value, and whether the object has the key
 	delete(p.Keys, "*")
 	return err
 }
@@ -282,12 +284,10 @@ func (c *Config) validateNames(info *robocache.Info) error {
 		return robocache.Misuse("align", nil, "%s", msg).Expected(want, got)
 	}
 	switch {
-	case c.HZ.Zero() == (c.Times == nil):
-		return misuse(
-			"",
-			"either hz or times",
-			map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()],
-		)
+	case c.HZ.Zero() && c.Times == nil:
+		return misuse("", "either hz or times", "neither")
+	case !c.HZ.Zero() && c.Times != nil:
+		return misuse("", "either hz or times", "both")
 	case !c.HZ.Zero() && (c.HZ.Num < 0 || c.HZ.Den <= 0):
 		return misuse("hz", "a rate > 0", c.HZ.String())
 	case c.Times != nil && c.Extent != "":
@@ -338,7 +338,7 @@ func (c *Config) namedByOption() []namedStreams {
 
 func keysOf[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
 
-// Named returns, for each option, the streams that it names.
+// Named returns one list of streams for each option that can name some.
 func (c *Config) Named() (out [][]string) {
 	for _, l := range c.namedByOption() {
 		out = append(out, l.keys)

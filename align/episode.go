@@ -27,8 +27,8 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	// frames, point clouds and ragged rows: row of the stream to show; -1 = none (policy mask, or a
-	// row without a value)
+	// frames, point clouds and ragged rows: the row of the stream that has the value; -1 = none
+	// (edge mask, or a row without a value)
 	Rows  []int32
 	Valid []uint8 // [T]: 1 = inside the data and not in a gap
 }
@@ -60,11 +60,12 @@ type aligner struct {
 	ds         robocache.Dataset
 	ep         int
 	cfg        Config
-	budgetLeft int64 // remaining bytes of the budget
+	budgetLeft int64 // bytes
 	streams    []source
-	clocks     [][]int64 // distinct clocks
-	plans      []cachedPlan
-	into       []byte // memory for the values of numeric streams; nil: they are allocated
+	// distinct lists of timestamps or arrivals, which streams may share
+	clocks [][]int64
+	plans  []cachedPlan
+	into   []byte // memory for the values of numeric streams; nil: they are allocated
 }
 
 // newAligner returns an aligner with its own budget.
@@ -186,9 +187,8 @@ func (a *aligner) resolveOptions(f robocache.Feature) (source, error) {
 		feature: f,
 		opt:     Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k},
 	}
-	var chosen bool
-	s.opt.Mode, chosen = a.cfg.Mode(&f)
-	s.opt.Hold = f.Latched && !chosen
+	mode, chosen := a.cfg.Mode(&f)
+	s.opt.Mode, s.opt.Hold = mode, f.Latched && !chosen
 	var err error
 	if s.opt.Causality, err = a.cfg.CausalityOf(&f, HasArrivalTimes(a.ds, k)); err != nil {
 		return s, err
@@ -200,76 +200,87 @@ func (a *aligner) resolveOptions(f robocache.Feature) (source, error) {
 	if s.opt.IsCausal && a.cfg.Stale.For(k) == StaleError {
 		s.opt.Edge = EdgeError
 	}
-	if s.opt.Mode.Computes() &&
-		(f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
+	if err := a.checkComputable(&f, &s.opt); err != nil {
+		return s, err
+	}
+	switch mode {
+	case Sum: // a row sums the samples until the next row
+		if !a.cfg.HZ.Zero() {
+			s.opt.After = nanos(a.cfg.HZ, 1)
+		}
+		s.summed, err = a.cfg.Summed(&f)
+	case Mean:
+		s.opt.Before, s.opt.After, err = a.meanWindow(&s.opt)
+	}
+	return s, err
+}
+
+// checkComputable rejects a mode and an output dtype that the values of a feature do not allow.
+func (a *aligner) checkComputable(f *robocache.Feature, opt *Options) error {
+	to, hasDType := a.cfg.DTypes[f.Key]
+	isDense := f.Kind == robocache.KindNumeric && !f.Ragged()
+	switch {
+	case opt.Mode.Computes() && (!isDense || f.DType == robocache.Bool):
 		what := string(f.Kind)
-		switch {
-		case f.Ragged():
+		if f.Ragged() {
 			what = "ragged"
-		case f.Kind == robocache.KindNumeric:
+		} else if f.Kind == robocache.KindNumeric {
 			what = "boolean"
 		}
-		return s, s.opt.streamError(
+		return opt.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"a "+what+" stream has no values in between",
 			"nearest, previous or next",
-			s.opt.Mode.String(),
+			opt.Mode.String(),
 		)
-	}
-	if _, ok := a.cfg.DTypes[k]; ok && (f.Kind != robocache.KindNumeric || f.Ragged()) {
-		return s, s.opt.streamError(
+	case hasDType && !isDense:
+		return opt.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"an output dtype is for numeric streams of one size",
 			"",
 			string(f.Kind),
 		)
-	}
-	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
-		err := s.opt.streamError(
+	case opt.Mode.Computes() && f.DType.Integer() && !to.Float():
+		err := opt.streamError(
 			robocache.ErrMisuse,
 			nil,
-			"unsupported dtype: integers under mode "+s.opt.Mode.String(),
+			"unsupported dtype: integers under mode "+opt.Mode.String(),
 			"nearest, previous or next, or a floating-point output dtype",
 			f.DType.String(),
 		)
-		err.(*robocache.Error).Hint = "set dtypes[" + k +
+		err.(*robocache.Error).Hint = "set dtypes[" + f.Key +
 			`] to "float32" if the numbers are quantities and not categories`
-		return s, err
+		return err
 	}
-	if s.opt.Mode == Sum {
-		if !a.cfg.HZ.Zero() {
-			s.opt.After = nanos(a.cfg.HZ, 1)
-		}
-		var err error
-		s.summed, err = a.cfg.Summed(&f)
-		return s, err
-	}
-	if s.opt.Mode == Mean {
-		w := int64(a.cfg.Window)
-		if w == 0 && !a.cfg.HZ.Zero() {
-			w = nanos(a.cfg.HZ, 1)
-		} else if w == 0 {
-			w = evenStep(a.cfg.Times)
-		}
-		if w == 0 {
-			err := s.opt.streamError(
-				robocache.ErrMisuse,
-				nil,
-				"mean needs a window, and the targets have no period",
-				"evenly spaced times, or hz",
-				"other times",
-			)
-			return s, err
-		}
-		s.opt.Before, s.opt.After = HalfWindows(w)
-	}
-	return s, nil
+	return nil
 }
 
-// evenStep returns the period of evenly spaced times, with a tolerance of 1 ns for their rounding.
-// For other times it returns 0.
+// meanWindow returns how far the window of mode mean reaches before and after a target. By default
+// the window is one period of the targets.
+func (a *aligner) meanWindow(opt *Options) (before, after int64, err error) {
+	width := int64(a.cfg.Window)
+	if width == 0 && !a.cfg.HZ.Zero() {
+		width = nanos(a.cfg.HZ, 1)
+	} else if width == 0 {
+		width = evenStep(a.cfg.Times)
+	}
+	if width == 0 {
+		return 0, 0, opt.streamError(
+			robocache.ErrMisuse,
+			nil,
+			"mean needs a window, and the targets have no period",
+			"evenly spaced times, or hz",
+			"other times",
+		)
+	}
+	before, after = HalfWindows(width)
+	return before, after, nil
+}
+
+// evenStep returns the period of evenly spaced, increasing times, with a tolerance of 1 ns for their
+// rounding. For other times it returns 0.
 func evenStep(times []int64) int64 {
 	n := int64(len(times) - 1)
 	if n < 1 {
@@ -281,7 +292,7 @@ func evenStep(times []int64) int64 {
 			return 0
 		}
 	}
-	return max(step, 0) // decreasing targets have no period
+	return max(step, 0) // decreasing times have no period
 }
 
 // clockIndex reads and checks the timestamps of a stream. It returns the index of its clock, which
@@ -291,14 +302,14 @@ func (a *aligner) clockIndex(key string) (int, error) {
 	if err != nil {
 		return 0, robocache.At(err, robocache.Where{"stream": key})
 	}
-	off, err := a.cfg.Shift(key)
+	shift, err := a.cfg.Shift(key)
 	if err != nil {
 		return 0, err
 	}
-	if off != 0 {
+	if shift != 0 {
 		timestamps = slices.Clone(timestamps)
 		for i := range timestamps {
-			timestamps[i] += off
+			timestamps[i] += shift
 		}
 		if err := CheckTimestamps(timestamps, key); err != nil {
 			return 0, err
@@ -307,8 +318,9 @@ func (a *aligner) clockIndex(key string) (int, error) {
 	return a.addClock(timestamps), nil
 }
 
-// arrivalIndex reads when the samples of a stream arrived. It returns the index of these times among
-// the clocks, and whether they were recorded. Otherwise it is the clock of the timestamps.
+// arrivalIndex reads when the samples of a stream arrived. It returns the index of these times in
+// clocks, and whether they were recorded. If not, samples arrive with their timestamps, and it
+// returns the index of those.
 func (a *aligner) arrivalIndex(s *source) (index int, isRecorded bool, err error) {
 	k := s.feature.Key
 	if !HasArrivalTimes(a.ds, k) {
@@ -318,8 +330,8 @@ func (a *aligner) arrivalIndex(s *source) (index int, isRecorded bool, err error
 	return a.addClock(times), true, robocache.At(err, robocache.Where{"stream": k})
 }
 
-// addClock returns the index of a clock with the given times. The clock may be shared with other
-// streams.
+// addClock returns the index of the given times in clocks, to which it adds them if no other stream
+// has the same.
 func (a *aligner) addClock(times []int64) int {
 	for i, c := range a.clocks {
 		if slices.Equal(c, times) {
@@ -330,6 +342,8 @@ func (a *aligner) addClock(times []int64) int {
 	return len(a.clocks) - 1
 }
 
+// makeTimeline returns the times of the rows: those of the configuration, or the grid at its rate
+// over the extent of the streams.
 func (a *aligner) makeTimeline() ([]int64, error) {
 	if a.cfg.Times != nil {
 		if err := a.reserve(int64(len(a.cfg.Times)) * 8); err != nil {
@@ -351,23 +365,21 @@ func (a *aligner) makeTimeline() ([]int64, error) {
 			names, streams = append(names, s.feature.Key), append(streams, a.clocks[s.clock])
 		}
 	}
-	kind := a.cfg.Extent
-	f := a.ds.Info().Feature(kind)
-	if f != nil && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) {
+	extent := a.cfg.Extent
+	f := a.ds.Info().Feature(extent)
+	isStream := f != nil && extent != "intersection" && extent != "union"
+	if isStream && !slices.Contains(names, extent) { // a stream that is not aligned itself
 		s, err := a.openStream(*f)
 		if err != nil {
 			return nil, err
 		}
-		names, streams = append(names, kind), append(streams, a.boundsOf(&s))
+		names, streams = append(names, extent), append(streams, a.boundsOf(&s))
 	}
-	t0, t1, err := Extent(kind, names, streams)
+	t0, t1, err := Extent(extent, names, streams)
 	if err != nil {
 		return nil, err
 	}
-	n := UniformCount(t0, t1, a.cfg.HZ)
-	if n > 1<<40 {
-		n = 1 << 40 // more than any budget, but no overflow
-	}
+	n := min(UniformCount(t0, t1, a.cfg.HZ), 1<<40) // more than any budget, but n * 8 fits
 	if err := a.reserve(n * 8); err != nil {
 		return nil, err
 	}
@@ -390,21 +402,31 @@ func (a *aligner) reserve(n int64) error {
 	return nil
 }
 
+// Bytes that an aligner allocates per row.
+const (
+	planRowBytes = 1 + 4 + 4 + 8 + 1 // Kind, Left, Right, Weight and Valid of kernel.Plan
+	sumRowBytes  = 24                // kernel.Plan.Sums
+	// a distinct sample (robocache.Row, 16) and its index (4)
+	sampleRowBytes = 20
+	textRowBytes   = sampleRowBytes + 16 // a string
+	frameRowBytes  = sampleRowBytes + 64 // robocache.FrameRef
+)
+
 // planBytes returns the size of a row of a plan.
 func planBytes(mode Mode) int64 {
 	if mode == Sum {
-		return 18 + 24
+		return planRowBytes + sumRowBytes
 	}
-	return 18
+	return planRowBytes
 }
 
 // planFor returns the plan of a stream. Streams on the same clock with the same options share it
 // (align.A1).
 func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) {
-	key := s.opt
-	key.Stream = ""
+	opt := s.opt
+	opt.Stream = "" // only for errors
 	for _, c := range a.plans {
-		if c.clock == s.clock && c.arrived == s.arrived && c.opt == key {
+		if c.clock == s.clock && c.arrived == s.arrived && c.opt == opt {
 			return c.plan, nil
 		}
 	}
@@ -415,12 +437,12 @@ func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a.plans = append(a.plans, cachedPlan{s.clock, s.arrived, key, p})
+	a.plans = append(a.plans, cachedPlan{s.clock, s.arrived, opt, p})
 	return p, nil
 }
 
-// newPlan returns the plan of a stream. If it is causal, the samples of a row must have arrived at
-// the time in nows.
+// newPlan returns the plan of a stream for rows at times. If the stream is causal, row i uses samples
+// that had arrived at nows[i].
 func (a *aligner) newPlan(s *source, times, nows []int64) (*kernel.Plan, error) {
 	if !s.opt.IsCausal {
 		return NewPlan(a.clocks[s.clock], times, s.opt)
@@ -449,19 +471,14 @@ func (a *aligner) makeStream(s *source, p *kernel.Plan) (_ *Stream, err error) {
 	}
 	out.Valid = slices.Clone(p.Valid)
 	switch {
-	case f.Ragged():
-	case f.Kind == robocache.KindNumeric:
-		if err := a.resampleNumbers(s, p, out); err != nil {
-			return nil, err
-		}
-		return out, nil
+	case f.Kind == robocache.KindNumeric && !f.Ragged():
+		err = a.resampleNumbers(s, p, out)
 	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
-		if err := a.readText(f.Key, p, out); err != nil {
-			return nil, err
-		}
-		return out, nil
+		err = a.readText(f.Key, p, out)
+	default:
+		err = a.readFrames(f, p, out)
 	}
-	if err := a.readFrames(f, p, out); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -474,7 +491,7 @@ var rawPool = sync.Pool{New: func() any { return new([]byte) }}
 const maxPooledBytes = 4 << 20
 
 func (a *aligner) readText(key string, p *kernel.Plan, out *Stream) error {
-	if err := a.reserve(int64(p.Len()) * 36); err != nil {
+	if err := a.reserve(int64(p.Len()) * textRowBytes); err != nil {
 		return err
 	}
 	rows, place := distinctRows(p, a.ep)
@@ -491,9 +508,10 @@ func (a *aligner) readText(key string, p *kernel.Plan, out *Stream) error {
 	return nil
 }
 
-// readFrames sets rows, not pixels. A row whose frame is missing from its video is not valid.
+// readFrames sets out.Rows to the rows that have the frames, point clouds or ragged entries, which
+// it does not read. A row whose frame is missing from its video is not valid.
 func (a *aligner) readFrames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
-	if err := a.reserve(int64(p.Len()) * 84); err != nil {
+	if err := a.reserve(int64(p.Len()) * frameRowBytes); err != nil {
 		return err
 	}
 	rows, place := distinctRows(p, a.ep)

@@ -43,8 +43,9 @@ func UniformCount(t0, t1 int64, rate robocache.Rate) int64 {
 	return x.Int64() + 1
 }
 
-// Uniform returns the grid t0, t0 + 1/rate … up to and including t1. A zero rate or t1 < t0 gives
-// none. Callers with times from outside must check UniformCount first.
+// Uniform returns the grid t0, t0 + 1/rate … up to and including t1. A zero rate or t1 < t0 gives an
+// empty grid. Callers with times from outside must check UniformCount first, because the grid may
+// need more memory than there is.
 func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	n := UniformCount(t0, t1, rate)
 	out := make([]int64, n)
@@ -62,19 +63,20 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 		return timestamps
 	}
 	hz := rate.Float()
-	// Beyond this time, half a step of float32 is a quarter of the period. Such timestamps cannot
-	// come from float32 seconds; they count from an epoch.
+	// rounding is the largest error of t in float32: half a step at 24 significant bits.
+	rounding := func(t int64) float64 { return math.Abs(float64(t)) * 0x1p-24 }
+	// If the error can be more than a quarter of the period, the timestamps do not show their rows.
+	// They are then no float32 seconds, but count from an epoch.
 	if n := len(timestamps); n > 0 &&
-		max(math.Abs(float64(timestamps[0])), math.Abs(float64(timestamps[n-1])))*0x1p-24*4 >
-			1e9/hz {
+		max(rounding(timestamps[0]), rounding(timestamps[n-1]))*4 > 1e9/hz {
 		return timestamps
 	}
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
 	for i, t := range timestamps {
-		d := t - nanos(rate, row(t))
-		// Half a step of float32, plus the rounding to nanoseconds.
-		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 &&
-			row(t) == row(timestamps[i-1]) {
+		distance := t - nanos(rate, row(t))
+		limit := int64(rounding(t)) + 1 // 1 for the rounding to nanoseconds
+		isOff := distance > limit || distance < -limit
+		if isOff || i > 0 && row(t) == row(timestamps[i-1]) {
 			return timestamps
 		}
 	}
@@ -86,8 +88,8 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 }
 
 // Extent returns the time span of a timeline over several streams. kind is "intersection", "union",
-// or the name of one of them. Streams without samples are ignored in a union. They make an
-// intersection empty (t1 < t0).
+// or the name of one of them. A union ignores streams without samples. An intersection with such a
+// stream is empty (t1 < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {
 	named := slices.Index(names, kind)
 	switch {

@@ -19,11 +19,11 @@ func (a *aligner) resampleNumbers(s *source, p *kernel.Plan, out *Stream) error 
 	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
 		return err
 	}
-	held := rawPool.Get().(*[]byte)
-	defer rawPool.Put(held)
-	raw := slices.Grow((*held)[:0], (hi-lo)*row)[:(hi-lo)*row]
+	pooled := rawPool.Get().(*[]byte)
+	defer rawPool.Put(pooled)
+	raw := slices.Grow((*pooled)[:0], (hi-lo)*row)[:(hi-lo)*row]
 	if cap(raw) <= maxPooledBytes {
-		*held = raw
+		*pooled = raw
 	}
 	const step = 1 << 14 // number of rows per call, which keeps the list small
 	rows := make([]robocache.Row, min(step, hi-lo))
@@ -54,7 +54,7 @@ func (a *aligner) resampleNumbers(s *source, p *kernel.Plan, out *Stream) error 
 			Valid: out.Valid,
 		},
 	)
-	a.budgetLeft += int64(len(raw))
+	a.budgetLeft += int64(len(raw)) // raw is free again, unlike out.Data
 	return err
 }
 
@@ -100,8 +100,8 @@ func rebasePlan(p *kernel.Plan, lo, hi int) *kernel.Plan {
 	return &q
 }
 
-// distinctRows returns the samples that a copying plan reads, without consecutive duplicates. place
-// is the index of each row's sample in rows, or -1.
+// distinctRows returns the samples that the rows of a copying plan show, without consecutive
+// duplicates. place is the index of each row's sample in rows; -1 = the row shows none.
 func distinctRows(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 	place = make([]int32, p.Len())
 	for i, k := range p.Kind {

@@ -41,10 +41,10 @@ type StreamCausality struct {
 	NotArrivedShare float64 `json:"not_arrived_share"`
 	MaskedShare     float64 `json:"masked_share"`
 	Delay           float64 `json:"delay_s"` // Config.Delay
-	// smallest delay with which both neighbors had arrived at 99.9 % of the ticks, at every phase of
-	// a timeline, rounded up to three digits
+	// smallest delay with which both neighbors had arrived at 99.9 % of the ticks, rounded up to
+	// three digits; it suffices wherever between two samples a timeline begins
 	NeededDelay float64 `json:"needed_delay_s"`
-	// Arrivals is "recorded", or "assumed": samples arrive with their timestamps.
+	// Arrivals is "recorded", or "assumed" if samples count as arrived at their timestamps.
 	Arrivals string `json:"arrivals"`
 	// Option latency draws ages. The report uses the arrivals instead.
 	LatencyDrawn bool `json:"latency_drawn,omitempty"`
@@ -55,11 +55,11 @@ type ReportOptions struct {
 	Episodes []int // positions; nil: all
 	// Budget is the time after which no further episode is read; 0: no limit.
 	Budget time.Duration
-	// Ticks returns the times of the samples of an episode if the Config has no rate; nil: the
-	// times of its rows.
+	// Ticks returns the times of the training samples of an episode if the Config has no rate; nil:
+	// the times of its rows.
 	Ticks func(ctx context.Context, episode int) ([]int64, error)
-	// NewestRows returns for each tick the time of the newest row of a stream's window, and the
-	// time at which the row's samples must have arrived; nil: both are the tick.
+	// NewestRows returns for each tick the time of the newest row in a stream's window, and the time
+	// by which the samples that this row uses must have arrived; nil: both are the tick.
 	NewestRows func(key string, ticks []int64) (targets, nows []int64)
 	Progress   func(done, total int64)
 }
@@ -83,11 +83,11 @@ func (c *Config) ReportCausality(
 			r.cfg.Latency[k] = Latency{}
 		}
 	}
-	named := *c
+	checked := *c
 	if c.HZ.Zero() {
-		named.Times = []int64{}
+		checked.Times = []int64{} // the ticks of each episode follow; validateNames wants a timeline
 	}
-	if err := named.validateNames(info); err != nil {
+	if err := checked.validateNames(info); err != nil {
 		return nil, err
 	}
 	episodes := opt.Episodes
@@ -230,6 +230,7 @@ func (r *causalityReporter) addStream(a *aligner, s *source, ticks []int64) erro
 	if err != nil {
 		return err
 	}
+	// Rows that are the ticks themselves are copied, whatever the mode.
 	mode := s.opt.Mode.String()
 	if r.cfg.HZ.Zero() && !s.opt.IsCausal && slices.Equal(stamps, ticks) {
 		s.opt.Mode, mode = Previous, "rows"
@@ -269,7 +270,8 @@ type streamTally struct {
 	ages                       durationCounts // age of the newest arrived sample
 }
 
-// addRows counts the rows of a plan.
+// addRows counts the rows of a plan, and those that use samples from after their tick. A sample can
+// be used at its arrival plus shift.
 func (t *streamTally) addRows(
 	p *kernel.Plan, ticks, stamps []int64, arrivals Arrivals, shift int64,
 ) {
@@ -293,8 +295,9 @@ func (t *streamTally) addRows(
 	}
 }
 
-// addAges counts the age of the newest arrived sample at each tick, while the stream lasts. A
-// timeline begins at an arbitrary time, so that there the maximum age until the next tick counts.
+// addAges counts the age of the newest usable sample at each tick, while the stream lasts. A
+// timeline could as well begin between two of its ticks. Its ticks count the largest age until the
+// next tick.
 func (t *streamTally) addAges(
 	ticks, stamps []int64, arrivals Arrivals, shift int64, isTimeline bool,
 ) {
@@ -303,16 +306,16 @@ func (t *streamTally) addAges(
 		return
 	}
 	end := slices.Max(arrivals[:n]) + shift
-	usable := arrivals[len(arrivals)-n:] // when a sample or a later one arrived
+	usable := arrivals.sortedPart(n) // when a sample or a later one arrived
 	for i, tick := range ticks {
-		k := arrivals.newest(n, tick-shift)
+		k := arrivals.newest(n, tick-shift) // sample k-1 is the newest
 		if k == 0 || tick > end {
 			continue
 		}
 		age := tick - stamps[k-1]
 		if isTimeline && i+1 < len(ticks) {
 			next := min(ticks[i+1], end)
-			for ; k < n && usable[k]+shift <= next; k++ {
+			for ; k < n && usable[k]+shift <= next; k++ { // it is oldest when sample k becomes usable
 				age = max(age, usable[k]+shift-stamps[k-1])
 			}
 			age = max(age, next-stamps[k-1])

@@ -12,27 +12,27 @@ import (
 
 // DefaultMode returns the mode of a stream for which none is chosen. It is sum if some of its
 // channels are relative (Feature.RelativeChannels), or else the mode that the feature states
-// (Feature.Interpolation). Otherwise it is linear for floats; previous for integers, booleans,
-// text, events and ragged numbers; and nearest for frames and point clouds.
+// (Feature.Interpolation), if its values allow that mode. Otherwise it is linear for floats;
+// previous for integers, booleans, text, events and ragged numbers; and nearest for frames and
+// point clouds.
 func DefaultMode(f *robocache.Feature) Mode {
-	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if channels, _ := f.RelativeChannels(); len(channels) > 0 {
 		return Sum
 	}
+	isFloats := f.Kind == robocache.KindNumeric && !f.Ragged() && f.DType.Float()
 	if f.Interpolation != "" {
 		m, err := kernel.ParseMode(f.Interpolation)
-		if err == nil &&
-			(!m.Computes() || numeric && f.DType.Float() && (m != Slerp || hasRotations(f))) {
+		if err == nil && (!m.Computes() || isFloats && (m != Slerp || hasRotations(f))) {
 			return m
 		}
 	}
 	switch {
-	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-		return Previous
-	case f.Kind == robocache.KindNumeric && (f.Ragged() || !f.DType.Float()):
-		return Previous
-	case numeric:
+	case isFloats:
 		return Linear
+	case f.Kind == robocache.KindNumeric,
+		f.Kind == robocache.KindText,
+		f.Kind == robocache.KindEvent:
+		return Previous
 	}
 	return Nearest
 }
@@ -46,8 +46,9 @@ func hasRotations(f *robocache.Feature) bool {
 }
 
 // Mode returns the mode of a stream: the named one, sum if relative channels are named, slerp if
-// rotations are named, or else DefaultMode. chosen reports whether one of these was named. A causal
-// observation without a delay is held by default.
+// rotations are named, or else DefaultMode. chosen reports whether the configuration decided it. The
+// default of a causal observation without a delay is previous, because its next sample has not
+// arrived.
 func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	m, chosen = c.freeMode(f)
 	if !chosen && m != Previous && c.IsCausal(f.Key) && c.Delay.For(f.Key) == 0 {
@@ -68,21 +69,21 @@ func (c *Config) freeMode(f *robocache.Feature) (m Mode, chosen bool) {
 	if c.Rotations[f.Key] != nil {
 		return Slerp, true
 	}
-	if stated {
-		own := *f
-		own.Relative = []int{}
-		return DefaultMode(&own), false
+	if stated { // that no channel is relative, whatever the feature states
+		absolute := *f
+		absolute.Relative = []int{}
+		return DefaultMode(&absolute), false
 	}
 	return DefaultMode(f), false
 }
 
 // Summed returns the channels of a stream that mode sum adds up. They are those that the
-// configuration names, or else the relative ones of the feature, or else all except a gripper. The
-// other channels are linear.
+// configuration names, or else the relative ones of the feature, or else all except a gripper. Mode
+// sum interpolates the other channels linearly.
 func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	channels, _ = f.RelativeChannels()
 	if relative, stated := c.Relative[f.Key]; stated || len(channels) == 0 {
-		relative.None = false
+		relative.None = false // a mode sum that was named needs channels
 		if channels, err = relative.Of(f); err != nil {
 			return nil, err
 		}
@@ -90,9 +91,9 @@ func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	return channels, f.CheckSummable(channels)
 }
 
-// Turned returns the channels that slerp handles as rotations in their own form. They are those
-// that the configuration names, or else those of the feature. Named quaternions (Quats) replace the
-// rotations of the feature.
+// Turned returns the rotations of a stream under slerp, in any form. They are those that the
+// configuration names, or else those of the feature. It returns none if the configuration names
+// quaternions (Quats), which replace the rotations of the feature.
 func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 	if r := c.Rotations[f.Key]; r != nil {
 		return r
@@ -105,8 +106,8 @@ func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 
 // Shift returns what is added to the timestamps of a stream: its offset minus its latency.
 func (c *Config) Shift(key string) (int64, error) {
-	off, latency := int64(c.Offset[key]), int64(c.Latency[key].Fixed)
-	for _, v := range []int64{off, latency} {
+	offset, latency := int64(c.Offset[key]), int64(c.Latency[key].Fixed)
+	for _, v := range []int64{offset, latency} {
 		if v <= -maxTime/2 || v >= maxTime/2 {
 			return 0, Options{
 				Stream: key,
@@ -119,7 +120,7 @@ func (c *Config) Shift(key string) (int64, error) {
 			)
 		}
 	}
-	return off - latency, nil
+	return offset - latency, nil
 }
 
 // CheckShifts rejects offsets, latencies and drifts that are out of range.
@@ -173,8 +174,8 @@ func (c *Config) Timestamps(
 }
 
 // TimestampsOf returns the timestamps of a stream by one of its clocks. key "" is the episode's own
-// rows; clock "" is the first clock. The timestamps are those of Times, except for rounded grid
-// times of formats that store float32 seconds (align.A13).
+// rows; clock "" is the first clock. The timestamps are those of Dataset.Times. Only times on a grid
+// that a format stored as float32 seconds get their exact values (OnGrid, align.A13).
 func TimestampsOf(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -237,16 +238,14 @@ func timestampsBy(
 				robocache.Option("options", "clock", clock) + ", or with clock: " + clock +
 				" of the stream in a mapping, they lie in this one's"
 		}
-		if e != nil {
-			return nil, e
-		}
-		return nil, nil
+		return nil, e
 	}
 	return timestamps, nil
 }
 
-// Bounds reports whether a stream bounds the extent of a timeline. A text, and a value that was
-// published once, hold from then on. In a dataset with several clocks they do not bound it.
+// Bounds reports whether a stream bounds the extent of a timeline. In a dataset with one clock all
+// streams do. In others, texts, events, latched streams and streams with one sample do not: their
+// values hold on after the last timestamp.
 func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	if f.Clock == "" {
 		return true
@@ -257,23 +256,25 @@ func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	return len(timestamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 
-// Mask removes targets from a plan that read a sample without a value. They become zero and invalid
-// (align.A14). valid is indexed by sample, starting at sample base. Mask changes the plan.
+// Mask makes the rows of a plan zero and invalid that read a sample without a value (align.A14).
+// valid[k] states whether sample base + k has a value.
 func Mask(p *kernel.Plan, valid []uint8, base int) {
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i])-base, int(p.Right[i])-base
 		lost := false
 		if s := p.Sums; s != nil {
-			lost = slices.Contains(valid[max(int(s.From[i])-base, 0):max(int(s.To[i])-base, 0)], 0)
+			from, to := max(int(s.From[i])-base, 0), max(int(s.To[i])-base, 0)
+			lost = slices.Contains(valid[from:to], 0)
 		}
 		switch k {
-		case kernel.Zero:
+		case kernel.Zero: // reads no sample
 			lost = false
 		case kernel.Copy:
 			lost = lost || valid[l] == 0
 		case kernel.Blend:
-			// A neighbor with weight 0 does not count.
-			lost = lost || valid[l] == 0 && p.Weight[i] != 1 || valid[r] == 0 && p.Weight[i] != 0
+			// The value is left + Weight · (right − left). A neighbor that does not enter may be lost.
+			usesLeft, usesRight := p.Weight[i] != 1, p.Weight[i] != 0
+			lost = lost || usesLeft && valid[l] == 0 || usesRight && valid[r] == 0
 		case kernel.Window:
 			lost = slices.Contains(valid[l:r], 0)
 		}
@@ -289,7 +290,8 @@ func (a *aligner) maskPlan(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 		return p, nil
 	}
 	lo, hi := sampleRange(p)
-	if err := a.reserve(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
+	const perSample, perRow = 16 + 1, 1 + 1 // Row and validity; Kind and Valid of the new plan
+	if err := a.reserve(int64(hi-lo)*perSample + int64(p.Len())*perRow); err != nil {
 		return nil, err
 	}
 	rows := make([]robocache.Row, hi-lo)
@@ -297,10 +299,10 @@ func (a *aligner) maskPlan(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 		rows[i] = robocache.Row{Episode: a.ep, Index: lo + i}
 	}
 	valid, err := robocache.Validity(a.ctx, a.ds, &s.feature, rows)
-	if err != nil || valid == nil {
-		if err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
+	}
+	if valid == nil { // every sample has a value
 		return p, nil
 	}
 	q := *p

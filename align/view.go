@@ -27,20 +27,21 @@ type ViewOptions struct {
 	// direction, which timestamps do not show. If Exact is false, each stream that may have such
 	// rows gets a mask, and Complete ignores them.
 	Exact bool
-	// Rhythm uses the rhythm of each stream in each episode (robocache.LongestStep) as max_gap if
-	// Config does not set it. It does not apply to latched streams, texts and events, which hold
-	// until the next value.
+	// Rhythm derives max_gap from the steps between the timestamps of each stream in each episode
+	// (robocache.LongestStep), if Config does not set it. It does not apply to latched streams, texts
+	// and events, which hold until the next value.
 	Rhythm bool
-	// Ignore reports whether the caller writes nothing of a stream. Such a stream has no mask and
-	// no findings, and Complete does not depend on it. nil ignores no stream.
+	// Ignore reports whether the caller does not use the rows of a stream. Such a stream has no mask
+	// and no findings, and Complete does not depend on it. nil ignores no stream.
 	Ignore func(f *robocache.Feature) bool
 	Own    bool // Close also closes the source
 	// number of threads that read timestamps while the view is created; 0 = the number of CPUs
 	Threads int
-	// Episodes holds the positions of the episodes of a shard. All other episodes count as empty.
-	// Masks names further streams that have a mask.
+	// Episodes holds the positions of the episodes of a shard; nil = all. All other episodes count as
+	// empty.
 	Episodes []int
-	Masks    []string
+	// Masks names streams that get a mask even if all their rows have a value.
+	Masks []string
 }
 
 // Viewed is a dataset on one grid.
@@ -56,25 +57,26 @@ type Viewed struct {
 	lengths []int
 	broken  []error // error of each episode that cannot be aligned
 	gaps    []gaps  // of each stream
-	// complete holds, for each episode, the runs of rows at which every stream has a value.
+	// complete holds, for each episode, the ranges of rows at which every stream has a value.
 	complete [][]RowRange
 
 	layouts *lru.Cache[int, *layout]
 }
 
-// layout holds everything about one episode that depends on time: its rows, and the source of each
-// stream's values.
+// layout holds everything about one episode that depends on time and not on values: its rows, and
+// the samples that each row of each stream uses.
 type layout struct {
 	a     *aligner
 	times []int64
-	plans []*kernel.Plan
-	gaps  []gaps // of each stream
-	// plan of the pseudo-feature "task": previous on the episode's own clock, computed at the first
-	// call
+	plans []*kernel.Plan // one per stream
+	gaps  []gaps         // one per stream
+	// plan of the task, which is not a stream: previous on the episode's own clock, computed at the
+	// first call
 	task func() (*kernel.Plan, error)
-	size int64
+	size int64 // bytes
 }
 
+// layoutBudget is the largest size in bytes of the layouts that a view keeps.
 const layoutBudget = 64 << 20
 
 // RowRange is a half-open range of rows.
@@ -142,9 +144,9 @@ func View(
 	return v, nil
 }
 
-// setCapabilities sets the capabilities. They are those of the source that do not depend on its
-// rows and clocks, and ragged rows of the grid. Masks are separate streams, and no video file or
-// recording has the rows of the grid.
+// setCapabilities sets the capabilities to those of the source, without the ones that name rows or
+// clocks of the source. The validity of a row is not a capability here, because the view has a
+// stream for it. Ragged rows are those of the grid.
 func (v *Viewed) setCapabilities() {
 	v.offered = *v.src.Capabilities()
 	c := &v.offered
@@ -159,7 +161,8 @@ func (v *Viewed) setCapabilities() {
 // Capabilities returns the capabilities of the source that are valid on the grid.
 func (v *Viewed) Capabilities() *robocache.Capabilities { return &v.offered }
 
-// scanEpisodes lays out every episode once, to find its length and the streams that need a mask.
+// scanEpisodes makes the layout of every episode once, to find its length and the streams that need
+// a mask.
 func (v *Viewed) scanEpisodes(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
 	v.lengths = make([]int, n)
@@ -223,8 +226,8 @@ func (v *Viewed) scanEpisodes(ctx context.Context) (masked []bool, err error) {
 	return masked, nil
 }
 
-// rowValidity returns which rows of an episode have a value of a stream. ViewOptions.Exact selects
-// whether it reads the source.
+// rowValidity returns which rows of an episode have a value of stream i. Without ViewOptions.Exact
+// only the timestamps decide. With it, the source is read if its values can decide too.
 func (v *Viewed) rowValidity(ctx context.Context, l *layout, i int) ([]uint8, error) {
 	p, source := l.plans[i], &l.a.streams[i]
 	if !v.opt.Exact || len(l.times) == 0 {
@@ -258,10 +261,10 @@ func (v *Viewed) rowValidity(ctx context.Context, l *layout, i int) ([]uint8, er
 	return valid, nil
 }
 
-// isIgnored reports whether the caller writes nothing of stream i.
+// isIgnored reports whether the caller does not use the rows of stream i.
 func (v *Viewed) isIgnored(i int) bool { return v.opt.Ignore != nil && v.opt.Ignore(&v.kept[i]) }
 
-// spansOf returns the runs of rows that are marked, in order.
+// spansOf returns the ranges of consecutive rows whose mark is not 0, in order.
 func spansOf(marked []uint8) (out []RowRange) {
 	for i := 0; i < len(marked); i++ {
 		if marked[i] == 0 {
@@ -276,7 +279,7 @@ func spansOf(marked []uint8) (out []RowRange) {
 	return out
 }
 
-// Complete returns the runs of rows of an episode at which every stream has a value, in order.
+// Complete returns the ranges of rows of an episode at which every stream has a value, in order.
 func (v *Viewed) Complete(e int) []RowRange {
 	if e < 0 || e >= len(v.complete) {
 		return nil
@@ -284,7 +287,8 @@ func (v *Viewed) Complete(e int) []RowRange {
 	return v.complete[e]
 }
 
-// setSchema sets the schema.
+// setSchema sets the description of the view: streams at its rate, their masks, and findings about
+// the episodes. masked states which streams have rows without a value.
 func (v *Viewed) setSchema(masked []bool) {
 	v.info.FPS, v.info.Clock, v.info.Frames = v.cfg.HZ, "", 0
 	v.info.Findings = slices.Clone(v.info.Findings)
@@ -308,8 +312,8 @@ func (v *Viewed) setSchema(masked []bool) {
 	for i, f := range v.kept {
 		v.place[f.Key] = i
 		s, _ := probe.resolveOptions(f)
-		masked[i] = masked[i] ||
-			!v.opt.Exact && !v.isIgnored(i) && (f.Masked || s.opt.Mode == Slerp) ||
+		mayLack := f.Masked || s.opt.Mode == Slerp // only reading the source would show it
+		masked[i] = masked[i] || !v.opt.Exact && !v.isIgnored(i) && mayLack ||
 			slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
@@ -360,6 +364,7 @@ func (v *Viewed) layoutOf(ctx context.Context, e int) (*layout, error) {
 	return l, robocache.At(err, robocache.Where{"episode": v.info.EpisodeIndex(e)})
 }
 
+// makeLayout computes the layout of an episode.
 func (v *Viewed) makeLayout(ctx context.Context, e int) (_ *layout, err error) {
 	defer crash.Recover("align", &err)
 	a := newAligner(ctx, v.src, e, v.cfg)
@@ -383,26 +388,35 @@ func (v *Viewed) makeLayout(ctx context.Context, e int) (_ *layout, err error) {
 		l.plans = append(l.plans, p)
 		l.gaps = append(l.gaps, countGaps(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
-	own, err := a.clockIndex("task")
+	taskClock, err := a.clockIndex("task")
 	if err != nil {
 		return nil, err
 	}
 	l.task = sync.OnceValues(func() (*kernel.Plan, error) {
-		return a.planFor(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
+		s := source{clock: taskClock, opt: Options{Mode: Previous, Stream: "task"}}
+		return a.planFor(&s, times)
 	})
-	seen := map[*kernel.Plan]bool{}
-	for _, p := range l.plans {
-		seen[p] = true
-	}
-	l.size = int64(len(l.times))*(8+planBytes(Previous)) + 4096 // plan of the task
-	for p := range seen {
-		l.size += int64(len(l.times)) * planBytes(p.Mode)
-	}
-	for _, c := range a.clocks {
-		l.size += int64(len(c)) * 8
-	}
+	l.size = l.sizeInMemory()
 	a.plans = nil // the plans are found through l.plans
 	return l, nil
+}
+
+// sizeInMemory returns the size of a layout in bytes, with the plan of the task, which may still
+// have to be computed.
+func (l *layout) sizeInMemory() int64 {
+	const fixed = 4096 // the aligner, its sources and the lists
+	size := fixed + int64(len(l.times))*(8+planBytes(Previous))
+	distinct := map[*kernel.Plan]bool{} // streams share plans
+	for _, p := range l.plans {
+		distinct[p] = true
+	}
+	for p := range distinct {
+		size += int64(len(l.times)) * planBytes(p.Mode)
+	}
+	for _, c := range l.a.clocks {
+		size += int64(len(c)) * 8
+	}
+	return size
 }
 
 // selectRows returns the plan of some rows of another plan (align.A2: rows are independent).

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// gaps counts the rows of a stream that a view masks, over its episodes.
+// gaps counts the rows of a stream that have no value or repeat one, over the episodes of a view.
 type gaps struct {
 	least, most int64 // smallest and largest max_gap, in ns; 0 = none
 	count       int64 // number of steps that are longer than max_gap
@@ -21,7 +21,7 @@ type gaps struct {
 	samples     int64 // samples between the first and the last row
 }
 
-// countGaps counts the gaps of one episode.
+// countGaps counts the rows of a stream in one episode. limit is its max_gap.
 func countGaps(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 	g := gaps{least: limit, most: limit, rows: int64(len(times))}
 	for i, t := range times {
@@ -38,8 +38,9 @@ func countGaps(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 			continue
 		}
 		g.shown++
-		if i > 0 && p.Valid[i-1] != 0 && p.Kind[i] == kernel.Copy && p.Kind[i-1] == kernel.Copy &&
-			p.Left[i] == p.Left[i-1] {
+		copies := i > 0 && p.Valid[i-1] != 0 && p.Kind[i] == kernel.Copy &&
+			p.Kind[i-1] == kernel.Copy
+		if copies && p.Left[i] == p.Left[i-1] {
 			g.repeated++
 		}
 	}
@@ -56,20 +57,26 @@ func countGaps(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 	return g
 }
 
-func (g *gaps) addCounts(of *gaps) {
+// addCounts adds the counts of an episode.
+func (g *gaps) addCounts(episode *gaps) {
 	switch {
-	case of.most == 0:
+	case episode.most == 0:
 	case g.most == 0:
-		g.least, g.most = of.least, of.most
+		g.least, g.most = episode.least, episode.most
 	default:
-		g.least, g.most = min(g.least, of.least), max(g.most, of.most)
+		g.least, g.most = min(g.least, episode.least), max(g.most, episode.most)
 	}
-	g.count, g.within = g.count+of.count, g.within+of.within
-	g.outside, g.rows = g.outside+of.outside, g.rows+of.rows
-	g.shown, g.repeated, g.samples = g.shown+of.shown, g.repeated+of.repeated, g.samples+of.samples
+	g.count += episode.count
+	g.within += episode.within
+	g.outside += episode.outside
+	g.rows += episode.rows
+	g.shown += episode.shown
+	g.repeated += episode.repeated
+	g.samples += episode.samples
 }
 
-// usesRhythm reports whether the max_gap of a stream is its own rhythm.
+// usesRhythm reports whether the max_gap of a stream follows from its own steps
+// (ViewOptions.Rhythm).
 func (v *Viewed) usesRhythm(s *source) bool {
 	kind := s.feature.Kind
 	return v.opt.Rhythm && !s.opt.Hold && kind != robocache.KindText &&
@@ -77,98 +84,72 @@ func (v *Viewed) usesRhythm(s *source) bool {
 		!v.cfg.MaxGap.Says(s.feature.Key)
 }
 
-// findGaps adds findings: the max_gap of streams for which none was chosen, and the number of rows
-// without a value in each stream.
+// findGaps adds findings: the max_gap of streams for which none was chosen, the rows without a value
+// in each stream, and repeated frames.
 func (v *Viewed) findGaps() {
+	v.noteRhythms()
+	for i := range v.kept {
+		if !v.isIgnored(i) {
+			v.findInvalid(&v.kept[i], &v.gaps[i])
+			v.findRepeated(&v.kept[i], &v.gaps[i])
+		}
+	}
+}
+
+// noteRhythms adds a finding with the max_gap of the streams for which it follows from their steps.
+func (v *Viewed) noteRhythms() {
 	probe := aligner{ds: v.src, cfg: v.cfg}
-	var rule []string
+	var limits []string
 	for i := range v.kept {
-		if s, _ := probe.resolveOptions(v.kept[i]); v.usesRhythm(&s) && v.gaps[i].most > 0 &&
-			!v.isIgnored(i) {
-			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limitText())
+		s, _ := probe.resolveOptions(v.kept[i])
+		if v.usesRhythm(&s) && v.gaps[i].most > 0 && !v.isIgnored(i) {
+			limits = append(limits, v.kept[i].Key+" "+v.gaps[i].limitText())
 		}
 	}
-	add := func(
-		severity robocache.Severity, code string, where robocache.Where, count int64, message, hint string,
-	) {
-		v.info.Findings = append(
-			v.info.Findings,
-			robocache.Finding{
-				Severity: severity,
-				Code:     code,
-				Where:    where,
-				Message:  message,
-				Hint:     hint,
-				Count:    count,
-			},
-		)
+	if limits == nil {
+		return
 	}
-	if rule != nil {
-		add(
-			robocache.SeverityInfo,
-			"max-gap",
-			nil,
-			int64(len(rule)),
-			"a step longer than three periods of a stream (of its median step; 2 ms at least) "+
-				"counts as a gap: "+strings.Join(
-				rule,
-				", ",
-			),
-			"Pass "+robocache.Option(
-				"align",
-				"max_gap",
-				"100ms",
-			)+" for another length, or 0 for no gaps.",
-		)
+	v.info.Findings = append(v.info.Findings, robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "max-gap",
+		Message: "a step longer than three periods of a stream (of its median step; 2 ms at least) " +
+			"counts as a gap: " + strings.Join(
+			limits,
+			", ",
+		),
+		Hint: "Pass " + robocache.Option("align", "max_gap", "100ms") +
+			" for another length, or 0 for no gaps.",
+		Count: int64(len(limits)),
+	})
+}
+
+// findInvalid adds findings about the rows of a stream that have no value.
+func (v *Viewed) findInvalid(f *robocache.Feature, g *gaps) {
+	severity, treatment := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
+	hint := "Pass " + robocache.Option("drop_invalid", true) +
+		" of convert to leave these rows out and split the episode there."
+	if isFramed(f) {
+		treatment += ", and their frames are black"
 	}
-	for i := range v.kept {
-		if v.isIgnored(i) {
-			continue
-		}
-		g, f := &v.gaps[i], &v.kept[i]
-		where := robocache.Where{"stream": f.Key}
-		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
-		hint := "Pass " + robocache.Option("drop_invalid", true) +
-			" of convert to leave these rows out and split the episode there."
-		if isFramed(f) {
-			done += ", and their frames are black"
-		}
-		if v.opt.DropInvalid {
-			severity, done, hint = robocache.SeverityInfo, "they are left out, of all streams", ""
-		}
-		if g.within > 0 {
-			add(
-				severity,
-				"rows-in-gaps",
-				where,
-				g.within,
-				fmt.Sprintf(
-					"%d of %d rows lie in %d gaps (longer than %s): %s",
-					g.within,
-					g.rows,
-					g.count,
-					g.limitText(),
-					done,
-				),
-				hint,
-			)
-		}
-		if g.outside > 0 {
-			add(
-				severity,
-				"rows-outside",
-				where,
-				g.outside,
-				fmt.Sprintf(
-					"%d of %d rows lie before the first sample or after the last: %s",
-					g.outside,
-					g.rows,
-					done,
-				),
-				hint,
-			)
-		}
-		v.findRepeated(f, g, add)
+	if v.opt.DropInvalid {
+		severity, treatment, hint = robocache.SeverityInfo, "they are left out, of all streams", ""
+	}
+	add := func(code string, count int64, place string) {
+		v.info.Findings = append(v.info.Findings, robocache.Finding{
+			Severity: severity,
+			Code:     code,
+			Where:    robocache.Where{"stream": f.Key},
+			Message:  fmt.Sprintf("%d of %d rows lie %s: %s", count, g.rows, place, treatment),
+			Hint:     hint,
+			Count:    count,
+		})
+	}
+	if g.within > 0 {
+		add("rows-in-gaps", g.within, fmt.Sprintf("in %d gaps (longer than %s)", g.count,
+			g.limitText()))
+	}
+	if g.outside > 0 {
+		add("rows-outside", g.outside, "before the first sample or after the last")
 	}
 }
 
@@ -181,11 +162,7 @@ func isFramed(f *robocache.Feature) bool {
 // findRepeated adds a finding about a stream of frames if at least a tenth of the rows repeat the
 // frame of the previous row. It is a warning if the stream has too few frames for the grid, and a
 // note if the cause is only phase or jitter.
-func (v *Viewed) findRepeated(
-	f *robocache.Feature,
-	g *gaps,
-	add func(robocache.Severity, string, robocache.Where, int64, string, string),
-) {
+func (v *Viewed) findRepeated(f *robocache.Feature, g *gaps) {
 	if !isFramed(f) || f.Latched || g.shown == 0 || 10*g.repeated < g.shown {
 		return
 	}
@@ -193,16 +170,15 @@ func (v *Viewed) findRepeated(
 	rate := v.cfg.HZ.Float() * float64(g.samples) / float64(g.shown)
 	if 10*g.samples <= 9*g.shown {
 		severity = robocache.SeverityWarning
-		short, _ := strconv.ParseFloat(fmt.Sprintf("%.3g", rate), 64)
+		rounded, _ := strconv.ParseFloat(fmt.Sprintf("%.3g", rate), 64)
 		hint = fmt.Sprintf("Pass %s, the rate of the stream, to show each frame once.",
-			robocache.Option("hz", short))
+			robocache.Option("hz", rounded))
 	}
-	add(
-		severity,
-		"frames-repeated",
-		robocache.Where{"stream": f.Key},
-		g.repeated,
-		fmt.Sprintf(
+	v.info.Findings = append(v.info.Findings, robocache.Finding{
+		Severity: severity,
+		Code:     "frames-repeated",
+		Where:    robocache.Where{"stream": f.Key},
+		Message: fmt.Sprintf(
 			"%d of %d rows (%.0f %%) repeat the frame of the row before: "+
 				"the stream has about %.3g frames/s, the grid %s rows/s",
 			g.repeated,
@@ -211,8 +187,9 @@ func (v *Viewed) findRepeated(
 			rate,
 			v.cfg.HZ,
 		),
-		hint,
-	)
+		Hint:  hint,
+		Count: g.repeated,
+	})
 }
 
 // limitText formats max_gap.

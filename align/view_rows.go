@@ -12,8 +12,9 @@ import (
 // between them are read without being used.
 const maxRowDistance = 16
 
-// eachRun cuts rows, in the given order, into runs that are near each other in one episode. It
-// calls fn with the plan of each run.
+// eachRun cuts rows, in the given order, into runs of increasing rows of one episode that lie near
+// each other. It calls fn with the position of each run in rows and the part of a layout's plan for
+// it. plan selects that plan.
 func (v *Viewed) eachRun(
 	ctx context.Context,
 	rows []robocache.Row,
@@ -63,8 +64,9 @@ func (v *Viewed) eachRun(
 	return nil
 }
 
-// makeRows computes rows of stream i of the view. If dst is not nil, numbers are written to it,
-// with size bytes per row.
+// makeRows computes rows of stream i of the view. It calls fn with each run of them (eachRun) and
+// the position of the run in rows. If dst is not nil, numbers are written to it, with size bytes per
+// row.
 func (v *Viewed) makeRows(
 	ctx context.Context,
 	i int,
@@ -148,13 +150,13 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	)
 }
 
-// sourceRows returns the rows of the source that the rows of the view show. place is the index of
-// each row in asked, or -1.
+// sourceRows returns the rows of the source that rows of stream i show. place[k] is the
+// index in shown of the row that rows[k] shows; -1 = none.
 func (v *Viewed) sourceRows(
 	ctx context.Context,
 	i int,
 	rows []robocache.Row,
-) (asked []robocache.Row, place []int, err error) {
+) (shown []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
 	err = v.eachRun(
 		ctx,
@@ -166,21 +168,22 @@ func (v *Viewed) sourceRows(
 				return err
 			}
 			picked, where := distinctRows(p, l.a.ep)
+			// Clamp must be named, because it is also the default.
 			clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
 			for k, w := range where {
 				place[at+k] = -1
 				if w >= 0 && (p.Valid[k] != 0 || clamped) {
-					place[at+k] = len(asked) + int(w)
+					place[at+k] = len(shown) + int(w)
 				}
 			}
-			asked = append(asked, picked...)
+			shown = append(shown, picked...)
 			return nil
 		},
 	)
-	return asked, place, err
+	return shown, place, err
 }
 
-// Frames locates the frames of rows, which are those of the rows that the mode chose.
+// Frames locates the frames of rows: those of the source's rows that the mode chose.
 func (v *Viewed) Frames(
 	ctx context.Context,
 	key string,
@@ -191,12 +194,12 @@ func (v *Viewed) Frames(
 	if !ok {
 		return v.unknownStream(key)
 	}
-	asked, place, err := v.sourceRows(ctx, i, rows)
+	shown, place, err := v.sourceRows(ctx, i, rows)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"stream": key})
 	}
-	refs := make([]robocache.FrameRef, len(asked))
-	if err := v.src.Frames(ctx, key, asked, refs); err != nil {
+	refs := make([]robocache.FrameRef, len(shown))
+	if err := v.src.Frames(ctx, key, shown, refs); err != nil {
 		return err
 	}
 	for k, p := range place {
@@ -208,7 +211,7 @@ func (v *Viewed) Frames(
 	return nil
 }
 
-// GatherRagged returns the entries of the rows that the mode chose.
+// GatherRagged returns the entries of the source's rows that the mode chose.
 func (v *Viewed) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -218,29 +221,29 @@ func (v *Viewed) GatherRagged(
 	if !ok {
 		return nil, nil, v.unknownStream(key)
 	}
-	asked, place, err := v.sourceRows(ctx, i, rows)
+	shown, place, err := v.sourceRows(ctx, i, rows)
 	if err != nil {
 		return nil, nil, robocache.At(err, robocache.Where{"stream": key})
 	}
-	data, counts, err := robocache.GatherRagged(ctx, v.src, key, asked)
+	data, counts, err := robocache.GatherRagged(ctx, v.src, key, shown)
 	if err != nil {
 		return nil, nil, err
 	}
 	f := &v.kept[i]
-	size, from := f.Elements()*f.DType.Size(), make([]int, len(counts)+1)
+	size, begins := f.Elements()*f.DType.Size(), make([]int, len(counts)+1)
 	for k, n := range counts {
-		from[k+1] = from[k] + n*size
+		begins[k+1] = begins[k] + n*size
 	}
-	if len(counts) != len(asked) || len(data) != from[len(counts)] {
+	if len(counts) != len(shown) || len(data) != begins[len(counts)] {
 		return nil, nil, robocache.Malformed("align", robocache.Where{"stream": key}, "").
-			Expected(strconv.Itoa(len(asked))+" ragged rows", strconv.Itoa(len(counts)))
+			Expected(strconv.Itoa(len(shown))+" ragged rows", strconv.Itoa(len(counts)))
 	}
-	out, n := make([]byte, 0, len(data)), make([]int, len(rows))
+	out, outCounts := make([]byte, 0, len(data)), make([]int, len(rows))
 	for k, p := range place {
 		if p >= 0 {
-			n[k] = counts[p]
-			out = append(out, data[from[p]:from[p+1]]...)
+			outCounts[k] = counts[p]
+			out = append(out, data[begins[p]:begins[p+1]]...)
 		}
 	}
-	return out, n, nil
+	return out, outCounts, nil
 }
