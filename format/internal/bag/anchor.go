@@ -102,8 +102,9 @@ func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rate := 1e9 / float64(median)
 	p10, p90 := gaps[len(gaps)/10], gaps[len(gaps)*9/10]
 	spread := float64(p90-p10) / float64(median)
-	if rate > 61 {
-		rate = 60 * 60 / rate
+	const best = 60    // Hz, the rate of fast cameras and control loops
+	if rate > best+1 { // 1 is the tolerance of a rate that is measured
+		rate = best * best / rate
 	}
 	return rate / (1 + spread)
 }

@@ -40,7 +40,7 @@ func (s *timestamps) byClock(clock string) []int64 {
 // headerFault returns the reason why header timestamps cannot be the clock of a stream, and the
 // code of its finding. Both are "" if they can.
 func headerFault(header, log []int64, tolerance int64) (code, why string) {
-	zero, far := 0, 0         // headers that are 0, and that are far from the recorder's time
+	zero, far := 0, 0         // numbers of headers that are 0, and far from the recorder's time
 	latest := int64(-1 << 62) // less than any timestamp
 	for i, h := range header {
 		if h == 0 {
@@ -76,6 +76,7 @@ func headerFault(header, log []int64, tolerance int64) (code, why string) {
 	return "", ""
 }
 
+// abs returns the absolute value of v.
 func abs(v int64) int64 { return max(v, -v) }
 
 // rowOrder returns the rows in the order of their timestamps, or nil if they are already in order.

@@ -59,11 +59,13 @@ func (p *columnPlan) newBlock(n int) *block {
 	return b
 }
 
+// memoryBytes returns the size of a block in the cache.
 func (b *block) memoryBytes() (n int64) {
+	const overhead = 200 // the slices of a block with a few columns
 	for _, c := range slices.Concat(b.cols, b.valid) {
 		n += int64(len(c))
 	}
-	return n + 200
+	return n + overhead
 }
 
 // dropFullMasks removes the masks if every row has a value.
@@ -79,7 +81,7 @@ func (p *columnPlan) decodeRow(t *topic, b *block, k int, msg []byte, entry int)
 }
 
 // columnFiller decodes all columns of a topic during one pass over its messages. It is used if the
-// columns fit into a quarter of the budget.
+// columns fit into a quarter of the budget, which is the size of the cache of columns.
 type columnFiller struct {
 	topic  *topic
 	plan   columnPlan

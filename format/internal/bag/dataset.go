@@ -40,7 +40,7 @@ type Dataset struct {
 
 	mu               sync.Mutex
 	noticed          []robocache.Finding
-	recordedFindings map[string]bool
+	recordedFindings map[string]bool // by code and place
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -53,7 +53,7 @@ type topic struct {
 	samples        [][]byte // the messages that determined the columns
 	sampleLogs     []int64  // log times of samples
 	fields         []ros2.Field
-	clocks         []string
+	clocks         []string     // see ros2.Topic.Clocks
 	plans          []columnPlan // parallel to clocks
 	manyRows       bool         // a message contains any number of rows
 	hasHeader      bool         // messages have a header
@@ -64,7 +64,7 @@ type topic struct {
 	lacksImages  bool        // video with messages that have no image
 	noImages     bool        // video in which no message has an image
 	restored     bool        // the field is that of the original dataset (see restoreFeature)
-	clock        string      // clock of the topic
+	clock        string      // clock by which the rows are ordered: Header, Publish or Log
 	storageIndex []int       // index in each recording's topics; -1 means absent
 	counts       []int64     // number of messages in each recording
 	requested    atomic.Bool // a read needed the rows of the topic (see loadPlain)

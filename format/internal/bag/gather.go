@@ -14,8 +14,9 @@ import (
 // op is the source of errors that the readers of all formats have in common.
 const op = reader.Op("recordings")
 
-// stream is one feature, a field of a topic.
+// stream is one feature, which is a field of a topic.
 type stream struct {
+	// indices in Dataset.topics, and in the fields and clocks of that topic
 	topic, field, clock int
 	column              int // index in the plan's columns; -1 if the field is not numeric
 }
@@ -35,7 +36,7 @@ func wrongKind(f *robocache.Feature, want string) error {
 		Expected(want, "a stream of kind "+string(f.Kind))
 }
 
-// forEachRun calls fn for each run of rows of one episode.
+// forEachRun calls fn for each run rows[from:to] of consecutive rows of one episode.
 func forEachRun(rows []robocache.Row, fn func(ep, from, to int)) {
 	for from := 0; from < len(rows); {
 		to := from + 1
@@ -305,7 +306,8 @@ func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []i
 	return d.streamTimes(ctx, ep, key, clock), nil
 }
 
-// streamTimes returns the timestamps of a stream by a clock. The clock "" is that of the topic.
+// streamTimes returns the timestamps of a stream by a clock. The clock "" is that of the topic. It
+// fails the call if the stream's values and these timestamps would be of different rows.
 func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []int64 {
 	topic, c := d.clockOf(key)
 	if topic < 0 { // without an anchor there are no rows
@@ -318,8 +320,8 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 	full := clock != "" && clock != Log && clock != t.clock
 	tr := d.trackOf(ctx, ep, topic, full)
 	r := &tr.clocks[c]
-	rowsFromIndex := !d.needsPayload(t) // where values of the stream get their rows
-	if tr.full && rowsFromIndex {
+	valuesFollowIndex := !d.needsPayload(t)
+	if tr.full && valuesFollowIndex {
 		// The values of this stream are read by the rows of the index, which include messages that
 		// are lost to damage. tr excludes these messages, so its timestamps would belong to other
 		// rows.
@@ -338,11 +340,11 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 			)
 		}
 	}
-	v := r.byClock(cmp.Or(clock, t.clock))
-	if len(v) != r.n { // this recording does not store the clock
-		v = r.log
+	times := r.byClock(cmp.Or(clock, t.clock))
+	if len(times) != r.n { // this recording does not store the clock
+		times = r.log
 	}
-	return slices.Clone(v)
+	return slices.Clone(times)
 }
 
 // clockOf returns the numbers of the topic and the clock of a stream. The keys "" and "task" mean

@@ -107,8 +107,9 @@ func hasUniqueTasks(tasks []robocache.Task) bool {
 	return true
 }
 
-// readLayout stores the layout in the notes of the recordings, if all recordings have the same one.
-// errs contains the errors of recordings that cannot be opened, which do not count.
+// readLayout sets d.layout to the layout that the notes of all recordings contain. d.layout stays nil
+// if a recording has none or another one. Recordings that cannot be opened, which have an error in
+// errs, do not count.
 func (d *Dataset) readLayout(errs []error) {
 	var shared Layout
 	var sharedText string // JSON of shared; "" before the first layout
@@ -121,7 +122,7 @@ func (d *Dataset) readLayout(errs []error) {
 			continue
 		}
 		var l Layout
-		if json.Unmarshal([]byte(text), &l) != nil { // also without a layout
+		if json.Unmarshal([]byte(text), &l) != nil { // text is "" without a layout
 			return
 		}
 		if !hasUniqueTasks(l.Tasks) {
@@ -204,19 +205,25 @@ func (d *Dataset) sourceColour(t *topic) *video.Colour {
 	return nil
 }
 
+// Limits on a shape from a file, which may be damaged. Their product does not overflow.
+const (
+	maxDimension   = 1 << 24
+	maxRowElements = 1 << 26
+)
+
 // isPlausibleShape reports whether a shape from a file has a plausible size. The first dimension
 // may be -1, which means any length.
 func isPlausibleShape(shape []int) bool {
 	n := 1
 	for i, v := range shape {
 		isAnyLength := i == 0 && v == -1
-		if v < 0 && !isAnyLength || v > 1<<24 {
+		if v < 0 && !isAnyLength || v > maxDimension {
 			return false
 		}
 		if v > 0 {
 			n *= v
 		}
-		if n > 1<<26 {
+		if n > maxRowElements {
 			return false
 		}
 	}

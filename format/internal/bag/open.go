@@ -24,10 +24,10 @@ const (
 	defaultBudget     = 256 << 20
 	minBudget         = 8 << 20
 	maxOpenRecordings = 64
-	scanAllBelow      = 64 << 20 // bytes of messages below which scan=auto reads all at opening
+	scanAllBelow      = 64 << 20 // bytes of messages up to which scan=auto reads all at opening
 	// number of first messages that determine a topic's columns, unless all messages are read
 	sampleCount         = 16
-	maxTopicSampleBytes = 32 << 20 // limit on their bytes, except for the first message
+	maxTopicSampleBytes = 32 << 20 // limit on the bytes of one topic, except for the first message
 	maxSampleBytes      = 1 << 30  // limit on the bytes of all topics
 	maxTopics           = 65535
 	maxKeyFrameSearch   = 4096 // messages of video that are searched for the first key frame
@@ -71,10 +71,10 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		Features: []robocache.Feature{},
 	}
 	d.pool = newPool(recs, maxOpenRecordings, opt.Budget/4, d.storageFindings)
-	opened := false
+	isComplete := false
 	pool := d.pool // d is nil after an early return
 	defer func() {
-		if !opened { // also after a panic
+		if !isComplete { // also after a panic
 			pool.close()
 			d = nil
 		}
@@ -86,7 +86,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d.readLayout(errs)
 	d.listTopics(infos)
 	d.sampleTopics(ctx)
-	all := opt.Scan == "all" || opt.Scan != "sample" && totalBytes <= scanAllBelow
+	isAuto := opt.Scan != "all" && opt.Scan != "sample"
+	all := opt.Scan == "all" || isAuto && totalBytes <= scanAllBelow
 	d.cutEpisodes(ctx, errs)
 	if all {
 		d.surveyAll(ctx)
@@ -102,7 +103,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d.countRows(ctx, all)
 	d.findTasks(ctx)
 	d.About.Findings = append(d.About.Findings, d.Noticed()...)
-	opened = true
+	isComplete = true
 	return d, nil
 }
 
@@ -171,10 +172,11 @@ func isFatal(err error) bool {
 func (d *Dataset) listTopics(infos [][]TopicInfo) {
 	byName := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
-	refused := map[string]bool{}
+	refused := map[string]bool{} // by name and type
 	for rec, list := range infos {
 		for storageIndex, info := range list {
-			if refused[info.Name+"\x00"+info.Type] {
+			nameAndType := info.Name + "\x00" + info.Type
+			if refused[nameAndType] {
 				continue
 			}
 			t := byName[info.Name]
@@ -184,56 +186,75 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 					if info.Messages > 0 || len(infos) == 1 {
 						d.reportTopic(rec, &info, err)
 					}
-					refused[info.Name+"\x00"+info.Type] = true
+					refused[nameAndType] = true
 					continue
 				}
-				if len(byName) >= maxTopics {
-					guard.Fail(robocache.ResourceLimit("open", nil, "").
-						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
-				}
-				t = &topic{
-					name:         info.Name,
-					typ:          info.Type,
-					schema:       s,
-					key:          ros2.Key(info.Name),
-					storageIndex: slices.Repeat([]int{-1}, len(infos)),
-					counts:       make([]int64, len(infos)),
-				}
+				t = d.appendTopic(&info, s, len(infos))
 				byName[info.Name] = t
-				d.topics = append(d.topics, t)
 			}
 			if t.typ != info.Type || t.storageIndex[rec] >= 0 {
-				d.recordFinding(-1, robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "topic-type-differs",
-					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
-					Message: fmt.Sprintf(
-						"the topic is %s here and %s elsewhere: these %d messages are left out",
-						info.Type,
-						t.typ,
-						info.Messages,
-					),
-					Count: info.Messages,
-				})
+				d.reportOtherType(rec, t, &info)
 				continue
 			}
 			t.storageIndex[rec], t.counts[rec] = storageIndex, info.Messages
 			t.hasPublish = t.hasPublish || info.Publish
-			t.latched = t.latched || info.Latched || info.Name == "/tf_static" ||
+			isStaticTransform := info.Name == "/tf_static" || // latched by convention
 				strings.HasSuffix(info.Name, "/tf_static")
+			t.latched = t.latched || info.Latched || isStaticTransform
 		}
 	}
+	d.sortTopics()
+}
+
+// appendTopic adds a topic that no recording has so far. It fails the call if there are too many.
+func (d *Dataset) appendTopic(info *TopicInfo, schema *ros2.Schema, recordings int) *topic {
+	if len(d.topics) >= maxTopics {
+		guard.Fail(robocache.ResourceLimit("open", nil, "").
+			Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
+	}
+	t := &topic{
+		name:         info.Name,
+		typ:          info.Type,
+		schema:       schema,
+		key:          ros2.Key(info.Name),
+		storageIndex: slices.Repeat([]int{-1}, recordings),
+		counts:       make([]int64, recordings),
+	}
+	d.topics = append(d.topics, t)
+	return t
+}
+
+// reportOtherType records a finding for messages that are left out, because topic t has another type
+// than theirs.
+func (d *Dataset) reportOtherType(rec int, t *topic, info *TopicInfo) {
+	d.recordFinding(-1, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "topic-type-differs",
+		Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+		Message: fmt.Sprintf(
+			"the topic is %s here and %s elsewhere: these %d messages are left out",
+			info.Type,
+			t.typ,
+			info.Messages,
+		),
+		Count: info.Messages,
+	})
+}
+
+// sortTopics sorts the topics by name, or as the streams of the original dataset if the recordings
+// have a layout.
+func (d *Dataset) sortTopics() {
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
-	if d.layout != nil { // streams keep their original order
-		// Topics that the layout does not list have the position 0 and come first.
-		position := map[string]int{}
-		for i, s := range d.layout.Streams {
-			position[s.Topic] = i + 1
-		}
-		slices.SortStableFunc(d.topics, func(a, b *topic) int {
-			return position[a.name] - position[b.name]
-		})
+	if d.layout == nil {
+		return
 	}
+	position := map[string]int{} // 0 = the layout does not list the topic, which then comes first
+	for i, s := range d.layout.Streams {
+		position[s.Topic] = i + 1
+	}
+	slices.SortStableFunc(d.topics, func(a, b *topic) int {
+		return position[a.name] - position[b.name]
+	})
 }
 
 // schemaOf returns the schema of a topic's messages. known holds the schemas that are already
@@ -325,19 +346,19 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 	d.topics = kept
 }
 
-// findImageSize reports whether the size of a topic's images is known, or not needed because the
-// topic is not video. If the first messages do not contain it, findImageSize reads more, because
-// the first key frame may be later or in another recording. rec is the recording of the first
-// messages.
+// findImageSize finds the size of a topic's images. Video states it only in key frames, and the
+// first one may be behind the samples or in another recording, so findImageSize reads more messages
+// until it finds one. rec is the recording of the samples. The result is false if the topic is
+// video whose size is still unknown.
 func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 	errFound := errors.New("found") // ends the reading
-	from := sampleCount             // earlier messages of the first recording were scanned before
+	firstUnread := sampleCount      // the decoder has scanned the samples
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
 		if t.counts[rec] == 0 {
 			continue
 		}
 		span := func(log []int64) (int, int) {
-			return min(from, len(log)), min(maxKeyFrameSearch, len(log))
+			return min(firstUnread, len(log)), min(maxKeyFrameSearch, len(log))
 		}
 		err := guard.Try(func() {
 			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
@@ -351,7 +372,7 @@ func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 		if !errors.Is(err, errFound) {
 			_ = episodeError(err) // fails if err is fatal; others are reported when it is read
 		}
-		from = 0
+		firstUnread = 0
 	}
 	if !t.dec.Undecided() {
 		return true

@@ -42,12 +42,15 @@ func (o *openRecording) Close() error {
 var errClosed = robocache.Misuse("read", nil, "the dataset is closed")
 
 // newPool returns a pool of at most limit open recordings, whose indexes take at most budget bytes.
-func newPool(recs []Recording, limit int, budget int64, found func(Storage)) *recordingPool {
+// It calls reportFindings with each recording before it closes it.
+func newPool(
+	recs []Recording, limit int, budget int64, reportFindings func(Storage),
+) *recordingPool {
 	return &recordingPool{
 		recs:           recs,
 		open:           handles.New[int, *openRecording](limit, budget),
 		opening:        make([]sync.Mutex, len(recs)),
-		reportFindings: found,
+		reportFindings: reportFindings,
 	}
 }
 

@@ -19,7 +19,7 @@ type survey struct {
 	messageLog int64 // log time of the message for which onRow is called
 	messages   int   // messages read of the current recording
 	indexed    int   // messages in the index of the current recording
-	// times of the rows with a header, of the current recording and by clock
+	// for each clock, the times of the rows with a header in the current recording
 	rows     []timestamps
 	err      error // error of the first malformed message
 	errIndex int
@@ -62,8 +62,8 @@ func (s *survey) addMessage(i int, m *Message) {
 	}
 }
 
-// judgeHeaders decides whether the headers of the current recording can be the clock, and stores
-// the first reason against it. It then drops the collected times.
+// judgeHeaders decides whether the headers of the current recording can be the clock. If not, it
+// stores the reason, unless an earlier recording had one. It then drops the collected times.
 func (s *survey) judgeHeaders(tolerance int64) {
 	for k := range s.rows {
 		times := &s.rows[k]
@@ -99,9 +99,9 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 	surveyAt := map[int]*survey{} // by the topic's index in the storage
 	var indices []int
 	for _, s := range list {
-		if p := s.topic.storageIndex[rec]; p >= 0 && s.topic.counts[rec] > 0 {
-			surveyAt[p] = s
-			indices = append(indices, p)
+		if index := s.topic.storageIndex[rec]; index >= 0 && s.topic.counts[rec] > 0 {
+			surveyAt[index] = s
+			indices = append(indices, index)
 			s.messages = 0
 		}
 	}
@@ -110,9 +110,9 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 	}
 	var failed map[int]error
 	err := d.pool.withStorage(ctx, rec, func(st Storage) (err error) {
-		for _, p := range indices {
-			if ix, err := st.Index(ctx, p); err == nil {
-				surveyAt[p].reserve(len(ix.Log))
+		for _, index := range indices {
+			if ix, err := st.Index(ctx, index); err == nil {
+				surveyAt[index].reserve(len(ix.Log))
 			}
 		}
 		failed, err = st.Walk(ctx, indices, func(index, i int, m *Message) error {
@@ -121,10 +121,10 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 		})
 		return err
 	})
-	for _, p := range indices {
-		s := surveyAt[p]
+	for _, index := range indices {
+		s := surveyAt[index]
 		t := s.topic
-		if topicErr := cmp.Or(failed[p], err); topicErr != nil {
+		if topicErr := cmp.Or(failed[index], err); topicErr != nil {
 			d.failIfFatal(topicErr)
 			d.recordFinding(-1, robocache.Finding{
 				Severity: robocache.SeverityError,
@@ -234,7 +234,7 @@ func (t *topic) ownsKey(key string) bool {
 // is no limit.
 func (d *Dataset) maxStepBack() int64 {
 	if d.opt.EpisodesBy == "steps" {
-		return 1 << 61
+		return 1 << 61 // ns, 73 years; small enough to be subtracted from a timestamp
 	}
 	return d.opt.Tolerance.Nanoseconds()
 }

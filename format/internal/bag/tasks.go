@@ -43,8 +43,8 @@ func (t *topic) taskField() int {
 	)
 }
 
-// isTask reports whether the topic has the name of the task topic: that of the option, otherwise
-// the usual one.
+// isTask reports whether the topic is the task topic by its name. The option task names that topic or
+// a stream of it. Without the option it is the first one of taskTopics.
 func (t *topic) isTask(d *Dataset) bool {
 	if want := d.opt.Task; want != "" {
 		return t.name == want || t.ownsKey(want)
@@ -161,7 +161,8 @@ func (d *Dataset) episodeTaskTrack(ctx context.Context, ep int) *taskTrack {
 		} else if text := d.noteTask(e.rec); text != "" {
 			tr = &taskTrack{beginTimes: []int64{0}, texts: []string{text}}
 		}
-		return tr, int64(taskTrackOverhead + textBytes + 24*len(tr.beginTimes))
+		const textOverhead = 24 // a time and a string without its text
+		return tr, int64(taskTrackOverhead + textBytes + textOverhead*len(tr.beginTimes))
 	})
 }
 

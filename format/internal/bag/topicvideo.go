@@ -29,8 +29,10 @@ type topicVideo struct {
 // videoKey identifies a topic video by the numbers of its recording and its topic.
 type videoKey struct{ rec, topic int }
 
+// memoryBytes returns the size of a topic video in the cache.
 func (r *topicVideo) memoryBytes() int64 {
-	n := 4*int64(len(r.image)+len(r.message)) + 300
+	const overhead = 300 // about the size of a topicVideo
+	n := 4*int64(len(r.image)+len(r.message)) + overhead
 	if r.mp4 != nil {
 		n += r.mp4.MemoryBytes()
 	}

@@ -46,6 +46,7 @@ func (r *rows) entryOf(i int) int {
 	return int(r.entry[i])
 }
 
+// memoryBytes returns the size of a track in the cache.
 func (t *track) memoryBytes() (n int64) {
 	const overhead = 200 // about the size of a rows
 	for _, r := range t.clocks {
@@ -216,9 +217,9 @@ func (p *topicPass) addMessage(i int, m *Message) {
 }
 
 // loadPlain reads timestamps and columns of a topic with one row per message. If the episode
-// contains all messages of the topic, one pass over the recording also reads other such topics. It
-// reads those that were requested before and are not in the cache, because a consumer usually reads
-// the same topics of each episode.
+// contains all messages of the topic, the pass over the recording also reads other topics with one
+// row per message: those that a read requested in this or another episode, and that are not in the
+// cache. A consumer usually reads the same topics of each episode.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
 	own := d.newPass(ctx, s, e, topic)
 	ownIndex := own.topic.storageIndex[e.rec]
@@ -406,8 +407,8 @@ type entryRow struct {
 	timestamp    int64
 }
 
-// addMessage collects the rows of message i. The rows of a clock that topic.clocks lacks are
-// collected behind those of topic.clocks.
+// addMessage collects the rows of message i. A clock that topic.clocks lacks gets a further element
+// of e.rows.
 func (e *entryCollector) addMessage(i int, m *Message) {
 	var found []entryRow
 	err := e.dec.Scan(m.Data, func(clock, entry int, timestamp int64, stamped bool) {
