@@ -14,8 +14,8 @@ import (
 //
 // Source i has W_i of S shares and a start U_i in [0, S). Its j-th draw has the time
 // (j·S + U_i) / W_i, and positions follow the times. At equal times the order of the sources
-// decides. The source at a position is therefore a function of shares, seed and position, and equal
-// in every epoch. W_i, U_i and S are integers, so times are compared exactly.
+// decides. The source at a position is therefore a function of shares, seed and position. It is the
+// same in every epoch. W_i, U_i and S are integers, so times are compared exactly.
 //
 // Bound on the distance of a source from its share. N_i = ⌈(τW_i − U_i) / S⌉ draws of source i are
 // before time τ > 0, or one more if draws of equal time are divided. With w = W/S and u = U/S,
@@ -74,8 +74,7 @@ func (m *MixParams) misuseOf(option, want, got string) error {
 	return robocache.Misuse("mixture", nil, "%s", option).Expected(want, got)
 }
 
-// newMixPlan validates the options and computes the shares, the starts and the length of an epoch
-// (mixPlan).
+// newMixPlan validates the options and returns the plan of a mixture of sources with these sizes.
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
 	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
@@ -116,9 +115,10 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 		}
 	}
 	p.starts = make([]uint64, len(sizes))
+	margin := p.totalShares / 16 // distance of a start from 0 and from S; see mixPlan
 	for i := range p.starts {
-		edge := p.totalShares / 16 // S/16; mixPlan states why starts keep it from both ends
-		p.starts[i] = edge + scaleTo(deriveKey(seed, int64(i), 3), p.totalShares-2*edge)
+		key := deriveKey(seed, int64(i), mixStartKey)
+		p.starts[i] = margin + scaleTo(key, p.totalShares-2*margin)
 	}
 	return p, p.computeEpoch(m)
 }
@@ -188,28 +188,30 @@ func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 // integerShares divides total by weights into integers, by largest remainder. Every source with a
 // weight gets at least one share.
 func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, error) {
-	type rest struct {
-		part   float64
-		source int
+	type remainder struct {
+		fraction float64 // of a share
+		source   int
 	}
 	out := make([]uint64, len(weights))
-	rests := make([]rest, 0, len(weights))
+	remainders := make([]remainder, 0, len(weights))
 	unassigned := total
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
-		whole, part := math.Modf(w * float64(total))
+		whole, fraction := math.Modf(w * float64(total))
 		out[i] = min(uint64(whole), unassigned)
 		unassigned -= out[i]
-		rests = append(rests, rest{part, i})
+		remainders = append(remainders, remainder{fraction, i})
 	}
-	slices.SortStableFunc(rests, func(a, b rest) int { return cmp.Compare(b.part, a.part) })
+	slices.SortStableFunc(remainders, func(a, b remainder) int {
+		return cmp.Compare(b.fraction, a.fraction)
+	})
 	for i := 0; unassigned > 0; i++ { // rounding may leave more shares than sources
-		out[rests[i%len(rests)].source]++
+		out[remainders[i%len(remainders)].source]++
 		unassigned--
 	}
-	for _, r := range rests {
+	for _, r := range remainders {
 		if out[r.source] > 0 {
 			continue
 		}
@@ -252,8 +254,11 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 			if !ok {
 				at = maxEpoch
 			}
-			if p.epochSamples == 0 || (m.Stop == StopFirst) == (at+1 < p.epochSamples) {
-				p.epochSamples = at + 1
+			// StopFirst takes the first of the ends, and the other modes the last one.
+			end := at + 1
+			isEarlier := end < p.epochSamples
+			if p.epochSamples == 0 || isEarlier == (m.Stop == StopFirst) {
+				p.epochSamples = end
 			}
 		}
 	}
@@ -291,7 +296,9 @@ func (p *mixPlan) shareBound(i int) float64 {
 // shareOf returns the share of source i as a fraction of 1.
 func (p *mixPlan) shareOf(i int) float64 { return float64(p.shares[i]) / float64(p.totalShares) }
 
-// drawTime returns the time q + r/W, r < W, of the j-th draw of source i. ok is false beyond 2^63.
+// drawTime returns the time (j·S + U) / W of the j-th draw of source i, as q + r/W with r < W. S is
+// p.totalShares, and U and W are the start and the share of the source. j·S may need 128 bits. ok
+// is false if q is 2^63 or more.
 func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
 	hi, lo := bits.Mul64(uint64(j), p.totalShares)
 	lo, carry := bits.Add64(lo, p.starts[i], 0)
@@ -302,13 +309,14 @@ func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
 	return q, r, q < 1<<63
 }
 
-// drawsBefore returns the number of draws of source l before time q + r/share of source i, where
-// r < share.
+// drawsBefore returns the number of draws of source l that precede a draw of source i at the time
+// q + r/share, where r < share. A draw of l at the same time precedes it if l < i.
 func (p *mixPlan) drawsBefore(l int, q, r, share uint64, i int) int64 {
 	if p.shares[l] == 0 {
 		return 0
 	}
-	// Count m with m·S + U_l < x, or ≤ x if l < i, for x = (q + r/share)·W_l.
+	// Draw m of source l has the time (m·S + U_l) / W_l. It is earlier if m·S + U_l is less than
+	// x = (q + r/share)·W_l. hi and lo are the 128 bits of x, rounded down.
 	hi, lo := bits.Mul64(q, p.shares[l])
 	rhi, rlo := bits.Mul64(r, p.shares[l]) // r < share, so the quotient fits
 	part, rest := bits.Div64(rhi, rlo, share)
@@ -362,7 +370,8 @@ type dealer struct {
 	turns    []sourceTurn // next draw of each source with a share
 }
 
-// sourceTurn is the time q + r/w of a source's next draw, and the time between two of its draws.
+// sourceTurn is the next draw of a source with w shares. Its time is q + r/w. The draw after it is
+// stepQ + stepR/w later.
 type sourceTurn struct {
 	q, r         uint64
 	stepQ, stepR uint64
@@ -399,6 +408,7 @@ func (d *dealer) nextSource() (source int, draw int64) {
 			continue
 		}
 		if o.q == t.q {
+			// Compare o.r/o.w with t.r/t.w in 128 bits.
 			ahi, alo := bits.Mul64(o.r, t.w)
 			bhi, blo := bits.Mul64(t.r, o.w)
 			if ahi > bhi || ahi == bhi && alo >= blo {
@@ -422,6 +432,7 @@ func (d *dealer) nextSource() (source int, draw int64) {
 // positions differ by at most k. At most k+1 draws then remain. O(k² + k log k).
 func (d *dealer) seekTo(position int64) {
 	if position >= d.position && position-d.position < int64(8*len(d.turns)) {
+		// A few single draws cost less than a search.
 		for d.position < position {
 			d.nextSource()
 		}
@@ -429,19 +440,19 @@ func (d *dealer) seekTo(position int64) {
 	}
 	p := d.plan
 	k := int64(len(d.turns))
-	// draws before time lo ≤ position < draws before time hi
+	// invariant: countDraws(lo) ≤ position < countDraws(hi)
 	lo, hi := max(position-k-1, 0), position+k+1
-	count := func(t int64) (n int64) {
+	countDraws := func(time int64) (n int64) { // draws of all sources before an integer time
 		for i := range p.shares {
-			n += p.drawsBefore(i, uint64(t), 0, 1, 0)
+			n += p.drawsBefore(i, uint64(time), 0, 1, 0)
 		}
 		return n
 	}
 	for hi-lo > 1 {
-		if m := lo + (hi-lo)/2; count(m) <= position {
-			lo = m
+		if middle := lo + (hi-lo)/2; countDraws(middle) <= position {
+			lo = middle
 		} else {
-			hi = m
+			hi = middle
 		}
 	}
 	d.position = 0

@@ -100,6 +100,15 @@ type fileOrder int64
 func (n fileOrder) Len() int64     { return int64(n) }
 func (fileOrder) At(p int64) int64 { return p }
 
+// Purposes of keys. The last argument of deriveKey is one of them, so that draws for different
+// purposes are unrelated. The numbers determine the order of samples and must not change.
+const (
+	poolKey        = 1 // the shards of a pool in an epoch
+	mixStartKey    = 3 // the first draw of a source of a mixture
+	sourceSeedKey  = 4 // the seed of a source of a mixture
+	episodeDrawKey = 5 // the order of an episode's draws in a weighted table
+)
+
 // deriveKey mixes numbers into a key one after the other, so that the keys of (a, b+1) and (a+1, b)
 // are unrelated.
 func deriveKey(seed int64, more ...int64) uint64 {
@@ -232,10 +241,10 @@ func (o *Ordering) splitPool(p Params) []int64 {
 			out[i] = p.PoolSamples
 		}
 	}
-	freeBytes, open := p.PoolBytes, make([]int, 0, len(out))
+	freeBytes, undecided := p.PoolBytes, make([]int, 0, len(out))
 	for i := range out {
 		if o.mixPlan == nil || o.mixPlan.shares[i] > 0 {
-			open = append(open, i)
+			undecided = append(undecided, i)
 		}
 	}
 	share := func(i int) *big.Int {
@@ -244,30 +253,32 @@ func (o *Ordering) splitPool(p Params) []int64 {
 		}
 		return new(big.Int).SetUint64(o.mixPlan.shares[i])
 	}
-	for freeBytes > 0 && len(open) > 0 {
-		// samples_i = freeBytes · share_i / Σ share · bytes
+	for freeBytes > 0 && len(undecided) > 0 {
+		// Source i gets freeBytes · share_i / sum samples, where sum is Σ share_k · bytes_k over the
+		// undecided sources k, and bytes_k is the size of a sample.
 		sum := new(big.Int)
-		for _, i := range open {
+		for _, i := range undecided {
 			sum.Add(sum, new(big.Int).Mul(share(i), big.NewInt(max(p.SampleBytes[i], 1))))
 		}
-		full := -1
-		for k, i := range open {
+		fits := -1 // index in undecided of a source whose samples all fit
+		for k, i := range undecided {
 			n := new(big.Int).Mul(share(i), big.NewInt(freeBytes))
 			n.Div(n, sum)
 			size := o.data.tables[i].Samples()
 			out[i] = max(size, 1)
 			if n.IsInt64() && n.Int64() < size {
 				out[i] = max(n.Int64(), 1)
-			} else if full < 0 {
-				full = k
+			} else if fits < 0 {
+				fits = k
 			}
 		}
-		if full < 0 {
+		if fits < 0 {
 			break
 		}
 		// The bytes that a small source does not need are divided among the others.
-		freeBytes -= out[open[full]] * max(p.SampleBytes[open[full]], 1)
-		open = slices.Delete(open, full, full+1)
+		decided := undecided[fits]
+		freeBytes -= out[decided] * max(p.SampleBytes[decided], 1)
+		undecided = slices.Delete(undecided, fits, fits+1)
 	}
 	for i := range out {
 		out[i] = max(out[i], 1)
@@ -320,7 +331,7 @@ func (o *Ordering) sourceSequence(i int, epoch int64) sequence {
 	t := o.data.tables[i]
 	seed := o.Seed
 	if i > 0 {
-		seed = int64(deriveKey(o.Seed, int64(i), 4))
+		seed = int64(deriveKey(o.Seed, int64(i), sourceSeedKey))
 	}
 	switch o.Mode {
 	case FileOrder:

@@ -28,8 +28,9 @@ type phase struct {
 // MaxShards bounds pool_shards: the phases of a pool hold up to shards²/2 numbers.
 const MaxShards = 1024
 
-// defaultShards returns the number of shards for a number of episodes. It must not depend on the
-// number of ranks, since the order depends on it.
+// defaultShards returns the number of shards for a number of episodes: the largest power of two
+// that is at most 8 and at most an eighth of the episodes, but at least 1. It must not depend on
+// the number of ranks, since the order depends on it.
 func defaultShards(episodes int) int {
 	return 1 << max(bits.Len(uint(min(8, episodes/8)))-1, 0)
 }
@@ -59,7 +60,7 @@ func (t *Table) Span(place int) (from, to int64) {
 func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 	c := p.PoolShards
 	o := &pool{length: t.Samples(), shards: make([]shard, c)}
-	key := deriveKey(seed, epoch, 1)
+	key := deriveKey(seed, epoch, poolKey)
 	for l, places := range assignShards(t, c, key) {
 		part := func(total int64) int64 { // parts of all shards sum up to total
 			if total == 0 {

@@ -219,10 +219,11 @@ func (p *Progress) Restored(
 	}
 	if r := &p.Ranks; s.WorldSize == r.World && s.BatchSize == r.Batch && s.Rank == r.Rank {
 		out.cursor.index = s.Ahead
-		if g := int64(s.BatchSize) * int64(s.WorldSize); s.WorldSize > 1 && s.Position%g == 0 {
+		globalBatch := int64(s.BatchSize) * int64(s.WorldSize)
+		if s.WorldSize > 1 && s.Position%globalBatch == 0 {
 			// Count from the start of the epoch, so that a rank that lacks samples wraps to the
 			// same positions as without the restore.
-			step := s.Position / g
+			step := s.Position / globalBatch
 			out.start, out.cursor = 0, Cursor{step*int64(s.BatchSize) + s.Ahead, step}
 		}
 	}

@@ -264,10 +264,9 @@ func (c *Sampler) epochAt(p int64) int64 {
 	return epochOf(c.order, c.epoch, p)
 }
 
-// markRankPart marks the rank's own positions of the step. If the positions were sorted by shard,
-// these would be the range [from, to). The sort key of a shard is the fraction number/shards, so
-// shards of different sources with equal fractions form one group. Positions of a group keep their
-// order.
+// markRankPart marks the positions of the step that this rank delivers. They are the range
+// [from, to) of the positions when these are sorted by group of shards (groupShards). The sort is
+// stable: positions of one group keep their order.
 func (c *Sampler) markRankPart(from, to int64) {
 	if c.world == 1 {
 		for k := range c.stepSpots {
@@ -275,6 +274,19 @@ func (c *Sampler) markRankPart(from, to int64) {
 		}
 		return
 	}
+	c.listStepShards()
+	c.groupShards()
+	// This loop numbers the positions as a counting sort would, without moving them.
+	for k := range c.stepSpots {
+		next := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
+		c.stepSpots[k].isOwn = from <= *next && *next < to
+		*next++
+	}
+}
+
+// listStepShards sets stepShards to the shards of the step's positions, and counts the positions of
+// each.
+func (c *Sampler) listStepShards() {
 	c.stepShards = c.stepShards[:0]
 	for k := range c.stepSpots {
 		c.stepSpots[k].shard.spotCount = 0
@@ -286,12 +298,20 @@ func (c *Sampler) markRankPart(from, to int64) {
 			c.stepShards = append(c.stepShards, sh)
 		}
 	}
-	key := func(sh *shard) uint64 { return uint64(sh.number) << 32 / uint64(sh.shards) }
-	slices.SortFunc(c.stepShards, func(a, b *shard) int { return cmp.Compare(key(a), key(b)) })
+}
+
+// groupShards sorts the shards of the step and divides them into groups. A group holds the shards
+// with equal fractions number/shards; in a mixture these are shards of different sources. It sets
+// nextInGroup to the index of each group's first position.
+func (c *Sampler) groupShards() {
+	fraction := func(sh *shard) uint64 { return uint64(sh.number) << 32 / uint64(sh.shards) }
+	slices.SortFunc(c.stepShards, func(a, b *shard) int {
+		return cmp.Compare(fraction(a), fraction(b))
+	})
 	c.nextInGroup = c.nextInGroup[:0]
 	var before, count int64 // positions of earlier groups, and of this group
 	for k, sh := range c.stepShards {
-		if k == 0 || key(sh) != key(c.stepShards[k-1]) {
+		if k == 0 || fraction(sh) != fraction(c.stepShards[k-1]) {
 			before += count
 			count = 0
 			c.nextInGroup = append(c.nextInGroup, before)
@@ -299,16 +319,12 @@ func (c *Sampler) markRankPart(from, to int64) {
 		count += sh.spotCount
 		sh.dealGroup = len(c.nextInGroup) - 1
 	}
-	for k := range c.stepSpots {
-		next := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
-		c.stepSpots[k].isOwn = from <= *next && *next < to
-		*next++
-	}
 }
 
-// loadStep computes the samples of the rank's part of step t. It records episodes that enter, and
-// samples of the step that other ranks deliver. It also records this rank's first alreadyDelivered
-// samples of the step. again: the rank visits step t a second time, so nothing is recorded.
+// loadStep computes the samples of the rank's part of step t. It records the episodes that enter.
+// It also records as passed the samples that other ranks deliver, and the first alreadyDelivered
+// samples of this rank. If again is set, the rank visits the step a second time, and loadStep
+// records nothing.
 func (c *Sampler) loadStep(t, alreadyDelivered int64, again bool) {
 	if c.loaded == t+1 {
 		return

@@ -233,9 +233,10 @@ func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 	sum := uint64(0)
 	for i := range s.Sources {
 		w := s.Sources[i].Share
-		// The last bits of a power may differ between machines.
-		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.totalShares) ||
-			max(off, -off) > int64(p.totalShares>>28) || (w == 0) != (p.shares[i] == 0) {
+		// The last bits of a power may differ between machines, so allow a difference of 2^-28.
+		difference, tolerance := w-int64(p.shares[i]), int64(p.totalShares>>28)
+		if w < 0 || w > int64(p.totalShares) || (w == 0) != (p.shares[i] == 0) ||
+			max(difference, -difference) > tolerance {
 			return "weight of " + p.sourceNames[i],
 				fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.totalShares)),
 				fmt.Sprintf("%.6g", p.shareOf(i))

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
@@ -66,31 +67,9 @@ func NewTable(
 	if cfg.Segments != nil {
 		t.runs = []rowRun{}
 	}
-	var list []int
-	if cfg.Positions != nil {
-		list = append(make([]int, 0, len(cfg.Positions)), cfg.Positions...)
-		sort.Ints(list)
-		for _, e := range list {
-			if e < 0 || e >= total {
-				return nil, robocache.Misuse("loader", robocache.Where{"position": e}, "episodes").
-					Expected(fmt.Sprintf("0 to %d", total-1), fmt.Sprint(e))
-			}
-		}
-	}
-	if list != nil || len(exclude) > 0 {
-		t.episodes = []int32{}
-		if list == nil {
-			for e := range total {
-				if !exclude[e] {
-					t.episodes = append(t.episodes, int32(e))
-				}
-			}
-		}
-		for i, e := range list {
-			if !exclude[e] && (i == 0 || list[i-1] != e) {
-				t.episodes = append(t.episodes, int32(e))
-			}
-		}
+	var err error
+	if t.episodes, err = selectEpisodes(total, cfg.Positions, exclude); err != nil {
+		return nil, err
 	}
 	n := total
 	if t.episodes != nil {
@@ -103,17 +82,17 @@ func NewTable(
 	var sum int64
 	for i := range n {
 		e := t.Episode(i)
-		c, start, err := count(e)
+		rows, start, err := count(e)
 		if err != nil {
 			return nil, err // count names the episode
 		}
 		before := sum
 		if t.runs != nil {
-			sum = t.addRuns(&cfg, i, c, sum)
-		} else if c > 0 {
-			sum += int64(max(c-cfg.First-cfg.Last, 0))
+			sum = t.addRuns(&cfg, i, rows, sum)
+		} else if rows > 0 {
+			sum += int64(max(rows-cfg.First-cfg.Last, 0))
 		}
-		if sum == before && c > 0 {
+		if sum == before && rows > 0 {
 			t.Emptied = append(t.Emptied, e)
 		}
 		t.ends[i] = sum
@@ -123,6 +102,33 @@ func NewTable(
 	}
 	t.Print = t.Fingerprint()
 	return t, nil
+}
+
+// selectEpisodes returns the episodes at positions that are not excluded, ascending and without
+// repetitions. nil positions mean all total episodes, and a nil result means the same.
+func selectEpisodes(total int, positions []int, exclude map[int]bool) ([]int32, error) {
+	if positions == nil && len(exclude) == 0 {
+		return nil, nil
+	}
+	sorted := slices.Clone(positions)
+	if positions == nil {
+		sorted = make([]int, total)
+		for e := range sorted {
+			sorted[e] = e
+		}
+	}
+	slices.Sort(sorted)
+	selected := []int32{}
+	for _, e := range slices.Compact(sorted) {
+		if e < 0 || e >= total {
+			return nil, robocache.Misuse("loader", robocache.Where{"position": e}, "episodes").
+				Expected(fmt.Sprintf("0 to %d", total-1), fmt.Sprint(e))
+		}
+		if !exclude[e] {
+			selected = append(selected, int32(e))
+		}
+	}
+	return selected, nil
 }
 
 // Episode returns the position in the dataset of entry i of the table.
@@ -163,7 +169,7 @@ func (t *Table) countGoodSamples(bad []BadEpisode) (left int64) {
 
 // Row returns the row of a sample and the position of its episode in the table. The row may be
 // outside its episode if the table is padded.
-func (t *Table) Row(sample int64) (r robocache.Row, i int) {
+func (t *Table) Row(sample int64) (r robocache.Row, place int) {
 	if t.runs != nil {
 		k := sort.Search(len(t.runs), func(k int) bool { return t.runs[k].end > sample })
 		run, before := t.runs[k], int64(0)
@@ -204,7 +210,8 @@ func (t *Table) Fingerprint() Fingerprint {
 		h.Write(b[:])
 		before = end
 	}
-	// Without these options the hash is that of earlier versions, which left out the first row.
+	// Options that were added later are hashed only if they are set. Tables without them keep the
+	// hash that older states contain.
 	if t.first < 0 {
 		binary.LittleEndian.PutUint64(b[:8], uint64(t.first))
 		h.Write(b[:8])

@@ -12,18 +12,17 @@ import (
 const maxDraws = 1 << 30
 
 // weights states how often the samples of a table occur in an epoch of a weighted table. An episode
-// of n samples and weight w has w·n draws in an epoch, rounded, and at least one. Its draws go
-// through its samples again and again: the j-th draw of an epoch is number epoch·draws + j, and each
-// n draws are a permutation of the samples. A sample occurs ⌊draws/n⌋ or ⌈draws/n⌉ times in an
-// epoch.
+// with n samples and weight w has w·n draws in each epoch, rounded, but at least one. Its draws are
+// numbered through all epochs: draw j of an epoch has the number epoch·draws + j. Each run of n
+// numbers is a pass: it draws every sample of the episode once, in a random order.
 type weights struct {
 	samples  *Table // the table whose samples are drawn
 	isSorted bool   // draws are in the order of the samples
 }
 
-// Weighted returns a table of the draws of an epoch, which stands for t in an order. weight returns
-// the weight of an episode, above 0. Samples of the result are draws, which Catalog.drawnSample
-// maps to samples of t.
+// Weighted returns a table of the draws of an epoch. An order uses it in place of t. The samples of
+// the result are draws, and Catalog.drawnSample maps them to samples of t. weight returns the
+// weight of an episode, which must be above 0.
 func (t *Table) Weighted(weight func(episode int) float64, mode Shuffle) *Table {
 	out := *t
 	out.ends, out.runs = make([]int64, len(t.ends)), nil
@@ -44,8 +43,8 @@ func (t *Table) Weighted(weight func(episode int) float64, mode Shuffle) *Table 
 	return &out
 }
 
-// sampleOf returns the sample of a draw of an epoch, and the number of times that it was drawn
-// before. place is the position of its episode.
+// sampleOf returns the sample of a draw in an epoch, and the number of the episode's pass that the
+// draw is in. draws is the weighted table, and place the position of the episode in it.
 func (w *weights) sampleOf(
 	draws *Table, place int, draw, epoch, seed int64,
 ) (sample, pass int64) {
@@ -53,13 +52,15 @@ func (w *weights) sampleOf(
 	from, to := w.samples.Span(place)
 	pass, at := drawInPasses(epoch, end-first, draw-first, to-from)
 	if !w.isSorted {
-		at = newPermutation(int64(deriveKey(seed, int64(place), 5)), pass, to-from).At(at)
+		key := deriveKey(seed, int64(place), episodeDrawKey)
+		at = newPermutation(int64(key), pass, to-from).At(at)
 	}
 	return from + at, pass
 }
 
-// drawInPasses returns the pass over size samples, and the position in it, of the j-th of draws
-// draws of an epoch. Draws continue where the previous epoch ended.
+// drawInPasses returns the pass that draw j of an epoch is in, and its position in the pass. Each
+// epoch has draws draws, and each pass has size. Passes continue across epochs: the draw has the
+// number epoch·draws + j.
 func drawInPasses(epoch, draws, j, size int64) (pass, position int64) {
 	n := uint64(size)
 	hi, lo := bits.Mul64(uint64(epoch), uint64(draws))
@@ -68,9 +69,9 @@ func drawInPasses(epoch, draws, j, size int64) (pass, position int64) {
 	return int64(q), int64(r)
 }
 
-// drawnSample returns the sample of a number in an order, over all sources, and its epoch: the
-// number of times that it was drawn before. They are the arguments, unless tables are weighted.
-// epoch is that of the sample's source.
+// drawnSample maps a sample number of an order to a sample of the datasets. epoch is the epoch of
+// its source. Without weights it returns its arguments. In a weighted table the number is a draw,
+// and sampleEpoch is the number of earlier draws of the sample.
 func (c *Catalog) drawnSample(number, epoch int64) (sample, sampleEpoch int64) {
 	if c.samplesBefore == nil {
 		return number, epoch
