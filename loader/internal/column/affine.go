@@ -16,8 +16,8 @@ type Affine struct {
 	Low, High []float64 // the statistics behind Norm: mean and std, or the two ends
 }
 
-// IsBookkeeping reports whether a column only numbers or times rows: Feature.Default, or a
-// timestamp column in formats that do not mark it.
+// IsBookkeeping reports whether a column holds only numbers or times of rows. Most formats mark such
+// columns (Feature.Default). Others are recognized by the name "timestamp".
 func (c *Column) IsBookkeeping() bool {
 	name := c.Feature.Key[strings.LastIndexAny(c.Feature.Key, "./")+1:]
 	return c.Feature.Default || name == "timestamp" || name == "timestamps"

@@ -24,11 +24,14 @@ func (w *Reader) arrivalsOf(
 	return src.Arrivals.OfStream(w.Ctx(), episode, c.Time.Clock)
 }
 
-// arrivalLimit returns the time until which a row of the stream must have arrived to be used by
-// sample i (limit). It is on the clock of the column's timestamps. t is the time of the sample. If
-// ages are drawn, limit is the time of the newest usable row. reach is the smallest usable offset
-// of a window from t: that of the first tick, or no bound if windows use what had arrived at the
-// sample's tick.
+// arrivalLimit returns which rows of a stream sample i may use. t is the time of the sample.
+//
+// limit is the time until which a row must have arrived, on the clock of the column's timestamps.
+// If ages are drawn, arrivals do not count, and limit is the time of the newest usable row.
+//
+// reach is the smallest offset from t that a window may use. A window must not begin before the
+// first tick of the episode, because nothing was observed before. There is no such bound if all
+// rows of a window use the arrivals at the sample's own tick (ArrivalRule.AtSample).
 func (w *Reader) arrivalLimit(
 	p *Part, c *Column, i int, t int64,
 ) (limit, reach int64, err error) {
@@ -45,7 +48,8 @@ func (w *Reader) arrivalLimit(
 	return t - c.Time.Offset - age, reach, err
 }
 
-// drawnAge returns the drawn age of the newest usable sample for sample i; 0 if none is drawn.
+// drawnAge returns the random age of the newest usable row for sample i. It returns 0 if ages are
+// not drawn.
 func (w *Reader) drawnAge(p *Part, c *Column, i int) (int64, error) {
 	draw := &c.Time.Arrivals.Draw
 	if draw.IsZero() {
@@ -70,8 +74,8 @@ func (w *Reader) drawnAge(p *Part, c *Column, i int) (int64, error) {
 	return arrivals[k] - timestamps[k] - c.Time.Offset, nil
 }
 
-// lastArrived returns the end of the rows from … to-1 of a span that had arrived at limit. It is an
-// error if a row had arrived before an earlier one, because a span has no holes.
+// lastArrived returns the end of the rows of a span [from, to) that had arrived at limit. It returns
+// an error if a row had arrived and an earlier row had not, because a span has no holes.
 func (w *Reader) lastArrived(
 	p *Part, c *Column, episode, from, to int, limit int64, timestamps []int64,
 ) (int, error) {

@@ -171,7 +171,8 @@ func negateNumber(b []byte, dtype robocache.DType) {
 func (p *Part) convertWithNoise(
 	c *TableColumn, dst, src []byte, from robocache.DType, plan *kernel.Plan,
 ) error {
-	in, out := c.Elements*from.Size()*c.Steps, c.Elements*c.OutDType.Size()*c.Steps
+	inBytes := c.Steps * c.Elements * from.Size() // of a sample
+	outBytes := c.Steps * c.Elements * c.OutDType.Size()
 	for lo := 0; lo < p.sampleCount(); {
 		hi := lo + 1
 		for hi < p.sampleCount() && p.sampleEpoch(hi) == p.sampleEpoch(lo) {
@@ -196,8 +197,16 @@ func (p *Part) convertWithNoise(
 			}
 		}
 		x := Applies.Get().(*Applied)
-		part := x.Part(dst[lo*out:hi*out], c.OutDType, src[lo*in:hi*in], from, c.Elements, e)
+		part := x.Part(
+			dst[lo*outBytes:hi*outBytes],
+			c.OutDType,
+			src[lo*inBytes:hi*inBytes],
+			from,
+			c.Elements,
+			e,
+		)
 		if plan != nil {
+			// The rows are resampled already, so this plan copies each row that has a value.
 			n := (hi - lo) * c.Steps
 			copyPlan := &kernel.Plan{
 				Sources: n,

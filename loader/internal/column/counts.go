@@ -2,14 +2,13 @@ package column
 
 import "github.com/goatnote-inc/robocache"
 
-// countIndex, countEpisode and countFrame have the names of LeRobot's columns, for a dataset that
-// has no such column: the number of the row among those of all episodes, the recorded number of its
-// episode, and the number of the row in it. With hz or an anchor "index" is the number of the
-// sample, as Locate accepts it.
+// Keys with the names of LeRobot's columns, for datasets that lack these columns.
 var (
+	// countIndex is the number of the row among the rows of all episodes. With hz or an anchor it is
+	// the number of the sample, which Locate accepts.
 	countIndex   = countOf("index")
-	countEpisode = countOf("episode_index")
-	countFrame   = countOf("frame_index")
+	countEpisode = countOf("episode_index") // recorded number of the row's episode
+	countFrame   = countOf("frame_index")   // number of the row in its episode
 )
 
 // countOf returns the generated key that fillCounts fills.

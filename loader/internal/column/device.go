@@ -6,25 +6,30 @@ import (
 
 // CanShareLaunch reports whether columns of two sources can be finished by one kernel launch. They
 // can if one normalization and one rule apply to the rows of both.
-func (op *DeviceOp) CanShareLaunch(o *DeviceOp, c, d *Column) bool {
-	if o == nil || op.HasDraws != o.HasDraws || (op.Norm == nil) != (o.Norm == nil) {
+// The second column is otherColumn, and other is its operations.
+func (op *DeviceOp) CanShareLaunch(other *DeviceOp, column, otherColumn *Column) bool {
+	if other == nil || op.HasDraws != other.HasDraws || (op.Norm == nil) != (other.Norm == nil) {
 		return false
 	}
-	if op.HasDraws {
-		a, b := c.Image(), d.Image()
-		f, g := &a.Augment.Form, &b.Augment.Form
-		if a.Width != b.Width || a.Height != b.Height || f.Crop != g.Crop || f.Scale != g.Scale ||
-			f.Rotates != g.Rotates || f.ChannelsLast != g.ChannelsLast {
-			return false
-		}
-	}
-	if !hasEqualNorm(op.Norm, o.Norm) {
+	if op.HasDraws && !augmentsAlike(column.Image(), otherColumn.Image()) {
 		return false
 	}
-	return op.OutDType == o.OutDType && op.Elements == o.Elements &&
-		op.IsUnitRange == o.IsUnitRange && op.HasPairs == o.HasPairs &&
-		op.Rule.Mode == o.Rule.Mode && op.Rule.Period == o.Rule.Period &&
-		c.StoredDType == d.StoredDType && (c.Time == nil) == (d.Time == nil)
+	if !hasEqualNorm(op.Norm, other.Norm) {
+		return false
+	}
+	return op.OutDType == other.OutDType && op.Elements == other.Elements &&
+		op.IsUnitRange == other.IsUnitRange && op.HasPairs == other.HasPairs &&
+		op.Rule.Mode == other.Rule.Mode && op.Rule.Period == other.Rule.Period &&
+		column.StoredDType == otherColumn.StoredDType &&
+		(column.Time == nil) == (otherColumn.Time == nil)
+}
+
+// augmentsAlike reports whether one kernel can augment the frames of both columns.
+func augmentsAlike(a, b *ImageColumn) bool {
+	formA, formB := &a.Augment.Form, &b.Augment.Form
+	return a.Width == b.Width && a.Height == b.Height && formA.Crop == formB.Crop &&
+		formA.Scale == formB.Scale && formA.Rotates == formB.Rotates &&
+		formA.ChannelsLast == formB.ChannelsLast
 }
 
 // hasEqualNorm reports whether two normalizations compute the same. Both or neither are nil.

@@ -43,6 +43,7 @@ func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 	t.DType, t.Bytes = c.OutDType, c.Steps*c.OutBytes
 	switch n := len(t.Shape); {
 	case op.HasDraws:
+		// Raw frames are RGB with the channels first.
 		copy(t.Shape[n-3:], []int{3, c.Image().Height, c.Image().Width})
 	case op.HasPairs:
 		t.Shape, t.Bytes = []int{c.Steps, 2, c.Elements}, 2*t.Bytes

@@ -31,14 +31,14 @@ func (c *ImageColumn) scaledSize(w, h int) (sw, sh, left, top int) {
 	return sw, sh, -((sw - c.Width) / 2), -((sh - c.Height) / 2)
 }
 
-// draft is one frame on the way into a batch. It is decoded as Spec states into a separate buffer
-// if placement or normalization follows, else into the batch.
+// draft is one frame that is rendered into a batch. The frame is decoded as Spec states into the
+// memory into. This is the memory of the batch, or a buffer if placement or normalization follows.
 type draft struct {
 	Spec video.Spec
 	into []byte
 
 	column                    *ImageColumn
-	dst                       []byte
+	dst                       []byte // the frame's memory in the batch
 	buffer                    []byte
 	left, top                 int
 	scaledWidth, scaledHeight int

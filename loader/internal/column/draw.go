@@ -15,8 +15,8 @@ type Draw struct {
 	// Alternatives are the columns of which one fills each sample. The first is the column of the
 	// batch.
 	Alternatives []*Column
-	// IsGoal reports whether the sample's row is replaced by a row that is drawn evenly from those
-	// after it. The last row of an episode is replaced by itself.
+	// IsGoal reports whether the sample's row is replaced by a later row of its episode, which is
+	// drawn uniformly. The last row is replaced by itself.
 	IsGoal   bool
 	LastRows int // rows at the end of an episode that are no goals
 }

@@ -171,8 +171,8 @@ func signShift(d robocache.DType) int {
 	}
 }
 
-// checkFinite records the episodes of a part as bad whose stream holds a NaN or infinite number. It
-// returns false if there are any.
+// checkFinite reports whether all numbers of a stream are finite in the episodes of a part. Episodes
+// with NaN or infinite numbers are recorded as bad.
 func (w *Reader) checkFinite(p *Part, c *Column) bool {
 	f := p.Source.FiniteRows
 	if f == nil || f.Streams[c.StreamKey()] == nil || !p.Source.RefuseNaN {
@@ -244,13 +244,19 @@ func numberText(b []byte, d robocache.DType) string {
 		v = math.Float64frombits(binary.LittleEndian.Uint64(b))
 	case robocache.Float32:
 		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	default:
+	default: // float16 or bfloat16
 		bits := binary.LittleEndian.Uint16(b)
-		mask, _ := exponentBits(d)
-		if bits&^uint16(mask)&0x7fff != 0 {
-			return "NaN"
+		exponent, _ := exponentBits(d)
+		const sign = 1 << 15
+		fraction := bits &^ sign &^ uint16(exponent)
+		switch {
+		case fraction != 0:
+			v = math.NaN()
+		case bits&sign != 0:
+			v = math.Inf(-1)
+		default:
+			v = math.Inf(1)
 		}
-		v = math.Inf(1 - 2*int(bits>>15))
 	}
 	return fmt.Sprint(v)
 }

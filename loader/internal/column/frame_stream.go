@@ -205,7 +205,7 @@ func (r deviceRenderer) uploadPixels(dst []byte, render func(pixels []byte) erro
 	return r.memory.Upload(dst, pixels)
 }
 
-// hostBuffers recycles the memory that hostScratch returns.
+// hostBuffers recycles the memory of hostScratch.
 var hostBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // hostScratch returns n bytes of host memory for a frame that is uploaded to a device. The caller

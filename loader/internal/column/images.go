@@ -55,6 +55,7 @@ func (t *target) Fail(k int, path string, ordinal int, err error) {
 		p.maskFrame(c, k)
 		return
 	}
+	// A rule by time chooses the row only later, so that only the episode of the slot is known.
 	r := robocache.Row{Episode: p.rows[0][k/c.Steps].Episode, Index: -1}
 	if c.Time == nil {
 		r = p.rows[c.Window][k]
@@ -90,8 +91,9 @@ func (p *Part) maskFrame(c *ImageColumn, k int) {
 	p.blankFrame(c, k)
 }
 
-// FrameRefs returns the file and number of the frame of each row, and the rows that it looked up.
-// References of rows with index -1 are arbitrary. Both results are valid until the next call.
+// FrameRefs returns the file and number of the frame of each row, and the rows that it looked up. For
+// a row with index -1 it looks up row 0, so the caller must ignore that reference. Both results are
+// valid until the next call.
 func (w *Reader) FrameRefs(
 	c *ImageColumn, rows []robocache.Row,
 ) ([]robocache.FrameRef, []robocache.Row, error) {
@@ -138,15 +140,15 @@ func (w *Reader) locateFrames(parts []*Part, c *ImageColumn) {
 	for _, p := range parts {
 		total += p.sampleCount() * c.Steps
 	}
-	wants := make([]frames.FrameRequest, 0, total)
+	requests := make([]frames.FrameRequest, 0, total)
 	targets := make([]frames.Target, len(parts))
 	var paths []string
-	known := map[string]int32{}
+	pathNumbers := map[string]int32{} // index of each path in paths
 	for k, p := range parts {
 		targets[k] = &target{p, c}
-		mask, masked := p.stageEntry(c.MaskEntry)
+		mask, maskDone := p.stageEntry(c.MaskEntry)
 		rows, err := w.RowsOf(p, c.Column, mask)
-		masked()
+		maskDone()
 		if err != nil {
 			p.FailAt(err)
 			p.Build.Complete(int64(p.sampleCount() * c.Steps))
@@ -174,13 +176,13 @@ func (w *Reader) locateFrames(parts []*Part, c *ImageColumn) {
 				p.Build.Complete(1)
 				continue
 			}
-			path, ok := known[r.Path]
+			path, ok := pathNumbers[r.Path]
 			if !ok {
 				path = int32(len(paths))
-				known[r.Path] = path
+				pathNumbers[r.Path] = path
 				paths = append(paths, r.Path)
 			}
-			wants = append(wants, frames.FrameRequest{
+			requests = append(requests, frames.FrameRequest{
 				Ordinal: r.Ordinal,
 				Path:    path,
 				Target:  int32(k),
@@ -189,7 +191,7 @@ func (w *Reader) locateFrames(parts []*Part, c *ImageColumn) {
 		}
 	}
 	clear(w.refScratch)
-	w.RequestFrames(c.FrameStream(), targets, wants, paths)
+	w.RequestFrames(c.FrameStream(), targets, requests, paths)
 }
 
 // locateRefs returns references to the frames of rows. Stills are referenced by row. If it fails,

@@ -119,9 +119,9 @@ const maxCloudRows = 32
 
 // readClouds reads rows of varying length, for the samples or for the steps of their windows.
 func (w *Reader) readClouds(p *Part, c *Column) (*RaggedEntries, error) {
-	mask, masked := p.stageEntry(c.MaskEntry)
+	mask, maskDone := p.stageEntry(c.MaskEntry)
 	rows, err := w.RowsOf(p, c, mask)
-	masked()
+	maskDone()
 	if err == nil && c.Time == nil {
 		err = w.maskRows(p, c, rows)
 	}

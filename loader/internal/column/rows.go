@@ -48,10 +48,9 @@ func (p *Part) frameData(c *Column, k int) []byte {
 }
 
 // TensorData returns the data of the batch's tensor for entry i of the source.
-func (p *Part) TensorData(
-	i int,
-) []byte {
-	return p.Build.Batch.Tensors[p.Source.TensorSlots[i]].Data
+func (p *Part) TensorData(i int) []byte {
+	slot := p.Source.TensorSlots[i]
+	return p.Build.Batch.Tensors[slot].Data
 }
 
 // stageEntry returns contiguous memory for the values of entry i: the tensor itself if the part is
@@ -152,7 +151,7 @@ func (p *Part) Begin(samples []int64) (waits int64) {
 	return waits
 }
 
-// NoRow reports whether r stands for no row (index -1).
+// NoRow reports whether r has the index -1, which marks a value that no row holds.
 func NoRow(r robocache.Row) bool { return r.Index < 0 }
 
 // RowsOf returns the row of each value of a column, with index -1 if there is none. If mask is not
@@ -238,14 +237,15 @@ func (w *Reader) forEachEpisode(p *Part, fn func(episode int, group []int32) err
 }
 
 // snapToTimestamp moves t to a timestamp at most 1 ns away. On a grid, the time of a sample and an
-// offset are rounded separately, so their sum may miss the timestamp of the row by 1 ns. After the
-// last row such a miss would be padding.
+// offset are rounded separately, so their sum may miss the timestamp of the row by 1 ns. Without the
+// correction, a time that is 1 ns after the last row would be padded.
 //
 // It also returns the index of the first timestamp that is not before the original t. The search
-// for a later t can start there: most windows advance by a few rows.
+// for a later t can begin there.
 func snapToTimestamp(t int64, timestamps []int64, from int) (int64, int) {
 	i := from
 	for i < len(timestamps) && timestamps[i] < t {
+		// Most windows advance by a few rows. Over a longer distance a binary search is faster.
 		if i++; i == from+16 {
 			more, _ := slices.BinarySearch(timestamps[i:], t)
 			i += more

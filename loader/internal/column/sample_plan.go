@@ -99,9 +99,9 @@ func (w *Reader) windowTargets(p *Part, c *Column, group []int32, timestamps []i
 	return nil
 }
 
-// causalTargets sets the times at which the samples of an episode evaluate a column, and for each
-// the time at which its samples must have arrived. A time before the first tick is that of the
-// first tick, and its value is marked as padded.
+// causalTargets sets the times at which the samples of an episode evaluate a column. For each time
+// it also sets the time at which the rows that are used must have arrived. A time before the first
+// tick is replaced by the first tick, and its value is marked as padded.
 func (w *Reader) causalTargets(p *Part, c *Column, group []int32, timestamps []int64) error {
 	src, scratch := p.Source, &w.planBuffers
 	targets, nows, padded := scratch.targets[:0], scratch.nows[:0], scratch.padded[:0]
@@ -135,8 +135,8 @@ func (w *Reader) causalTargets(p *Part, c *Column, group []int32, timestamps []i
 	return nil
 }
 
-// snapToNear returns the timestamp that a window's time stands for (snapToTimestamp) and the
-// position from which the next search begins. near is that position of the previous search.
+// snapToNear is snapToTimestamp for the times of one window, one after the other. near is the result
+// next of the previous call, or 0.
 func snapToNear(at int64, timestamps []int64, near int) (snapped int64, next int) {
 	if near > 0 && timestamps[near-1] >= at {
 		near = 0

@@ -72,7 +72,7 @@ func (s stillFile) Decode(
 	return first
 }
 
-// deliverStill delivers one still. It is decoded when the receiver converts it.
+// deliverStill delivers one still. It is decoded when deliver converts it.
 func (s stillFile) deliverStill(
 	r robocache.Row, ref *robocache.FrameRef, deliver func(ordinal int, f video.Frame) error,
 ) error {

@@ -44,9 +44,9 @@ func (w *Reader) gatherTable(p *Part, c *TableColumn) error {
 	if !w.checkFinite(p, c.Column) {
 		return nil
 	}
-	mask, masked := p.stageEntry(c.MaskEntry)
+	mask, maskDone := p.stageEntry(c.MaskEntry)
 	rows, _ := w.RowsOf(p, c.Column, mask)
-	masked()
+	maskDone()
 	if c.Elements == 0 {
 		return nil
 	}
@@ -113,39 +113,40 @@ func (w *Reader) gatherTimed(p *Part, c *TableColumn) error {
 
 // gatherPlanned reads the rows of a plan and resamples them into the tensor.
 func (w *Reader) gatherPlanned(
-	part *Part, c *TableColumn, p *kernel.Plan, rows []robocache.Row,
+	p *Part, c *TableColumn, plan *kernel.Plan, rows []robocache.Row,
 ) error {
-	if !w.checkFinite(part, c.Column) {
+	if !w.checkFinite(p, c.Column) {
 		return nil
 	}
 	src := w.Scratch(len(rows) * c.RowBytes)
-	if !w.readRows(part, c.Column, rows, src) {
+	if !w.readRows(p, c.Column, rows, src) {
 		return nil
 	}
-	mask, masked := part.stageEntry(c.MaskEntry)
-	defer masked()
+	mask, maskDone := p.stageEntry(c.MaskEntry)
+	defer maskDone()
 	if c.Deferred != nil {
-		writePadMask(mask, p.Valid)
-		part.writePairs(c.Column, p, src)
+		writePadMask(mask, plan.Valid)
+		p.writePairs(c.Column, plan, src)
 		return nil
 	}
-	dst, done := part.stageEntry(c.Entry)
+	dst, done := p.stageEntry(c.Entry)
 	defer done()
 	if c.Elements == 0 {
-		writePadMask(mask, p.Valid)
+		writePadMask(mask, plan.Valid)
 		return nil
 	}
 	if c.Mirror != nil || c.NoiseDeviation > 0 {
-		return part.gatherMirrored(c, p, src, dst, mask)
+		return p.gatherMirrored(c, plan, src, dst, mask)
 	}
+	// The kernel resamples into the stored dtype or a float. Other dtypes are cast afterwards.
 	out, dtype := dst, c.OutDType
 	direct := c.OutDType == c.StoredDType || c.OutDType.Float()
 	if !direct {
-		out, dtype = make([]byte, p.Len()*c.RowBytes), c.StoredDType
+		out, dtype = make([]byte, plan.Len()*c.RowBytes), c.StoredDType
 	}
 	// The kernel normalizes, so that rows without a value stay zero (kernel.K9) and values are
 	// rounded once (kernel.K10).
-	if err := resample(out, dtype, src, c.Column, p, c.Norm.Epilogue(0), mask); err != nil {
+	if err := resample(out, dtype, src, c.Column, plan, c.Norm.Epilogue(0), mask); err != nil {
 		return err
 	}
 	writePadMask(mask, mask)

@@ -30,7 +30,7 @@ func (w *Reader) fillTexts(p *Part, c *TextColumn) error {
 		return err
 	}
 	rows := all
-	if slices.ContainsFunc(all, NoRow) { // a grid extends beyond the rows; their texts stay ""
+	if slices.ContainsFunc(all, NoRow) { // a grid may extend beyond the rows: such texts stay ""
 		rows = slices.DeleteFunc(slices.Clone(all), NoRow)
 	}
 	values, err := readTexts(w.Ctx(), p.Source.Dataset, c.StreamKey(), rows)

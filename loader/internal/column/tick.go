@@ -17,9 +17,9 @@ func (p *Part) BeginTick() { p.Begin([]int64{0}) }
 
 // FillFrames renders the frames of a column into its slots, one after the other.
 func (w *Reader) FillFrames(p *Part, c *ImageColumn, source PlaneSource) error {
-	mask, masked := p.stageEntry(c.MaskEntry)
+	mask, maskDone := p.stageEntry(c.MaskEntry)
 	rows, err := w.RowsOf(p, c.Column, mask)
-	masked()
+	maskDone()
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Timebase states the rows of which clock are the samples of a source, or that samples form a
-// uniform grid. Streams on that clock are read by row. All others are resampled at the samples'
-// times by their align rules (Column.Time).
+// Timebase states which times the samples of a source have: the rows of one clock, or a grid.
+// Streams on that clock are read by row. All others are resampled at the samples' times by their
+// align rules (Column.Time).
 type Timebase struct {
 	IsGrid bool // samples are a uniform timeline (hz)
 	// the stream whose rows are samples, without a grid; "" for the episode's rows

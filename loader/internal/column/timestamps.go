@@ -40,16 +40,16 @@ func (s *Timestamps) OfStream(
 	}
 	k := timestampKey{episode, stream}
 	s.mu.Lock()
-	t, young := s.recent[k]
-	old := false
-	if !young {
-		t, old = s.older[k]
+	t, isRecent := s.recent[k]
+	isOlder := false
+	if !isRecent {
+		t, isOlder = s.older[k]
 	}
 	s.mu.Unlock()
-	if young {
+	if isRecent {
 		return t, nil
 	}
-	if !old {
+	if !isOlder {
 		if t, err = s.Read(ctx, episode, stream); err != nil {
 			return nil, robocache.At(
 				err,
@@ -59,12 +59,14 @@ func (s *Timestamps) OfStream(
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if size := int64(8*len(t)) + 128; s.recent == nil || s.recentBytes+size > s.HalfBudget {
+	const entryOverhead = 128 // bytes of the map entry, about
+	size := int64(8*len(t)) + entryOverhead
+	if s.recent == nil || s.recentBytes+size > s.HalfBudget {
 		s.recent, s.older, s.recentBytes = map[timestampKey][]int64{}, s.recent, 0
 	}
-	if _, have := s.recent[k]; !have {
+	if _, isStored := s.recent[k]; !isStored {
 		s.recent[k] = t
-		s.recentBytes += int64(8*len(t)) + 128
+		s.recentBytes += size
 	}
 	return t, nil
 }
@@ -88,7 +90,7 @@ func checkTime(ctx context.Context, p *Part, c *Column, f frames.File, k, ordina
 // compareTimes returns an error if the times of a frame and its row differ by more than
 // tolerance_s.
 func (src *DataSource) compareTimes(c *Column, r robocache.Row, frame, row int64) error {
-	limit := int64(min(*src.Tolerance, 4e9) * 1e9) // a larger tolerance overflows
+	limit := int64(min(*src.Tolerance, 4e9) * 1e9) // in ns; more than 4e9 s would overflow
 	if d := frame - row; d > limit || -d > limit {
 		return robocache.Malformed("loader", src.Where(c, r), "the frame's time is further from "+
 			"the row's than tolerance_s").

@@ -55,8 +55,8 @@ func (c *VectorColumn) Fill(w *Reader, p *Part) error {
 	}
 	dst, done := p.stageEntry(c.Entry)
 	defer done()
-	mask, masked := p.stageEntry(c.MaskEntry)
-	defer masked()
+	mask, maskDone := p.stageEntry(c.MaskEntry)
+	defer maskDone()
 	clear(dst)
 	steps := len(c.Options.Offsets())
 	c.writeMask(w, mask, p.sampleCount(), steps)
@@ -108,13 +108,16 @@ func (c *VectorColumn) writeMask(w *Reader, mask []byte, samples, steps int) {
 		return
 	}
 	for i := range samples {
-		of := mask[i*c.Steps : (i+1)*c.Steps]
-		for step := range of {
-			of[step] = boolByte(step >= steps)
+		sampleMask := mask[i*c.Steps : (i+1)*c.Steps]
+		for step := range sampleMask {
+			if step >= steps {
+				sampleMask[step] = 1
+				continue
+			}
+			sampleMask[step] = 0
 			for k := range c.Parts {
-				if in := c.Parts[k].Input; step < steps {
-					of[step] |= w.inputs[in].outside[i*steps+step]
-				}
+				input := &w.inputs[c.Parts[k].Input]
+				sampleMask[step] |= input.outside[i*steps+step]
 			}
 		}
 	}

@@ -158,12 +158,12 @@ func (w *Worker) planRequest(r *request) {
 	for _, x := range r.frames {
 		w.ordinals = append(w.ordinals, int(x.key.ordinal))
 	}
-	var ahead *readRun // collects tasks whose packets are read together; nil: the file is local
+	var run *readRun // collects tasks whose packets are read together; nil: the file is local
 	if s.remote != nil && file.Remote() {
-		ahead = &readRun{}
+		run = &readRun{}
 	}
 	t := &task{request: r}
-	flush := func() {
+	finishTask := func() {
 		if len(t.frames) == 0 {
 			return
 		}
@@ -175,21 +175,21 @@ func (w *Worker) planRequest(r *request) {
 		}
 		j := s.taskJob(t)
 		s.mu.Unlock()
-		if ahead != nil {
-			ahead.tasks = append(ahead.tasks, t)
+		if run != nil {
+			run.tasks = append(run.tasks, t)
 		} else {
 			w.queue.Push(j)
 		}
 		t = &task{request: r}
 	}
 	for _, g := range file.Plan(&w.planner, w.ordinals) {
-		if ahead != nil {
+		if run != nil {
 			size := file.FetchBytes(g)
-			if n := len(ahead.tasks); n == maxRunTasks || n > 0 && ahead.bytes+size > maxRunBytes {
-				w.pushReadRun(ahead)
-				ahead = &readRun{}
+			if n := len(run.tasks); n == maxRunTasks || n > 0 && run.bytes+size > maxRunBytes {
+				w.pushReadRun(run)
+				run = &readRun{}
 			}
-			ahead.bytes += size
+			run.bytes += size
 		}
 		for _, o := range g.Ordinals {
 			if x := findFrame(r.frames, o); x != nil {
@@ -197,12 +197,12 @@ func (w *Worker) planRequest(r *request) {
 			}
 		}
 		if len(t.frames) >= r.taskFrames {
-			flush()
+			finishTask()
 		}
 	}
-	flush()
-	if ahead != nil {
-		w.pushReadRun(ahead)
+	finishTask()
+	if run != nil {
+		w.pushReadRun(run)
 	}
 }
 
@@ -302,12 +302,7 @@ func (w *Worker) decodeTask(t *task) {
 		}
 		// Retry alone: a frame must not fail because of its neighbors (frames.F3).
 		if len(kept) > 1 || err == nil {
-			var p video.Planner
-			single := file.Plan(&p, []int{int(x.key.ordinal)})
-			if single[0].Cost() <= 0 {
-				err = robocache.Malformed("decode", nil, "the video has no frame of that number").
-					WithHint("the video is shorter than its table")
-			} else if err = file.Decode(w.Ctx(), nil, single, w.deliverFrame); w.delivered[i] {
+			if err = w.retryFrame(file, x); w.delivered[i] {
 				continue
 			}
 		}
@@ -316,6 +311,17 @@ func (w *Worker) decodeTask(t *task) {
 		}
 		w.failFrame(t.request, x, err)
 	}
+}
+
+// retryFrame decodes one frame of the current task without the others.
+func (w *Worker) retryFrame(file File, x *frame) error {
+	var p video.Planner
+	single := file.Plan(&p, []int{int(x.key.ordinal)})
+	if single[0].Cost() <= 0 {
+		return robocache.Malformed("decode", nil, "the video has no frame of that number").
+			WithHint("the video is shorter than its table")
+	}
+	return file.Decode(w.Ctx(), nil, single, w.deliverFrame)
 }
 
 // borrowedFile has a no-op Release; its opener owns the file.
@@ -335,7 +341,7 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	x, col := t.frames[i], t.stream
 	planes := s.planesToKeep(f)
 	s.mu.Lock()
-	wait := x.waiters
+	slots := x.waiters
 	s.mu.Unlock()
 	size := col.FrameSize
 	if planes != nil {
@@ -345,11 +351,13 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	var pixels []byte
 	stored := false
 	switch {
-	case len(wait) > 0:
-		pixels = wait[0].target.Buffer(w, int(wait[0].slot))
+	case len(slots) > 0:
+		pixels = slots[0].target.Buffer(w, int(slots[0].slot))
 	case planes == nil && col.Device == nil:
 		pixels = w.Scratch(size)
-	case planes == nil: // on a device: render into the frame's memory, or later if waiters arrive
+	case planes == nil:
+		// On a device, render into the frame's own memory. If it gets none, the frame is rendered
+		// below when waiters have arrived.
 		if s.reserveCache(x, size) && s.allocateOnDevice(x) {
 			pixels, stored = x.memory.mem[:size], true
 		}
@@ -367,22 +375,22 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	}
 	w.delivered[i] = true
 	s.Counters.Unique.Add(1)
-	wait = s.publish(x, stored)
+	slots = s.publish(x, stored)
 	defer s.unpin(x)
-	if pixels == nil && len(wait) > 0 { // waiters arrived after wait was read
-		pixels = wait[0].target.Buffer(w, int(wait[0].slot))
+	if pixels == nil && len(slots) > 0 { // waiters arrived after slots was read
+		pixels = slots[0].target.Buffer(w, int(slots[0].slot))
 		if x.err = col.Renderer.Render(f, pixels); x.err != nil {
-			failWaiters(wait, t.path, x)
+			failWaiters(slots, t.path, x)
 			return nil
 		}
 	}
-	for _, at := range wait {
+	for _, at := range slots {
 		at.target.Put(int(at.slot), pixels)
 	}
-	s.Counters.Frames.Add(int64(len(wait)))
+	s.Counters.Frames.Add(int64(len(slots)))
 	// Complete slots only after all copies: Complete may release a batch, and pixels may alias its
 	// memory.
-	for _, at := range wait {
+	for _, at := range slots {
 		at.target.Complete(1)
 	}
 	return nil

@@ -63,8 +63,8 @@ func (w *Worker) diskPrefix(col *Stream, path string) cache.Key {
 	return k
 }
 
-// diskKey returns the key of one frame of a file. The finalizer of SplitMix64 gives neighboring
-// frames distant keys.
+// diskKey returns the key of one frame of a file. It mixes the number as SplitMix64 does, so that
+// neighboring frames have distant keys.
 func diskKey(prefix cache.Key, ordinal int) cache.Key {
 	x := uint64(ordinal) + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -136,7 +136,7 @@ func (w *Worker) copyFromDisk(col *Stream, c *keptFrame) (ok bool, err error) {
 		if len(e.Data) < headerBytes {
 			return false, nil
 		}
-		info, err := video.ParsePlaneInfo(e.Data[:16])
+		info, err := video.ParsePlaneInfo(e.Data[:16]) // the rest of the header is zero
 		if err != nil {
 			return false, nil
 		}

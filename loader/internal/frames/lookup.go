@@ -44,8 +44,8 @@ type frameLookup struct {
 // queued. Stored frames are copied, slots of pending frames wait for them, and all other frames are
 // decoded. Each frame is decoded once per call, regardless of how many slots request it.
 // RequestFrames sorts wants.
-func (w *Worker) RequestFrames(col *Stream, to []Target, wants []FrameRequest, paths []string) {
-	slices.SortFunc(wants, func(x, y FrameRequest) int {
+func (w *Worker) RequestFrames(col *Stream, to []Target, requests []FrameRequest, paths []string) {
+	slices.SortFunc(requests, func(x, y FrameRequest) int {
 		return cmp.Or(
 			cmp.Compare(x.Path, y.Path),
 			cmp.Compare(x.Ordinal, y.Ordinal),
@@ -54,11 +54,11 @@ func (w *Worker) RequestFrames(col *Stream, to []Target, wants []FrameRequest, p
 		)
 	})
 	c := frameLookup{w, col, to, make([][]keptFrame, len(to))}
-	for len(wants) > 0 {
-		number := wants[0].Path
-		n := countLeading(wants, func(x *FrameRequest) bool { return x.Path == number })
-		inFile := wants[:n]
-		wants = wants[n:]
+	for len(requests) > 0 {
+		number := requests[0].Path
+		n := countLeading(requests, func(x *FrameRequest) bool { return x.Path == number })
+		inFile := requests[:n]
+		requests = requests[n:]
 		r := &request{
 			stream:       col,
 			path:         paths[number],
@@ -80,9 +80,9 @@ func (w *Worker) RequestFrames(col *Stream, to []Target, wants []FrameRequest, p
 
 // countLeading returns how many requests at the beginning of wants satisfy alike. The first one
 // always does.
-func countLeading(wants []FrameRequest, alike func(x *FrameRequest) bool) int {
+func countLeading(requests []FrameRequest, alike func(x *FrameRequest) bool) int {
 	n := 1
-	for n < len(wants) && alike(&wants[n]) {
+	for n < len(requests) && alike(&requests[n]) {
 		n++
 	}
 	return n
@@ -90,17 +90,17 @@ func countLeading(wants []FrameRequest, alike func(x *FrameRequest) bool) int {
 
 // acceptedRequests returns the requests that Stream.Check accepts and fails the slots of the
 // others.
-func (c *frameLookup) acceptedRequests(wants []FrameRequest, path string) []FrameRequest {
+func (c *frameLookup) acceptedRequests(requests []FrameRequest, path string) []FrameRequest {
 	check := c.stream.Check
 	if check == nil {
-		return wants
+		return requests
 	}
 	file, err := c.stream.Files.Open(c.worker.Ctx(), path)
 	if err != nil {
-		return wants // planRequest reports the error
+		return requests // planRequest reports the error
 	}
 	defer file.Release()
-	return slices.DeleteFunc(wants, func(x FrameRequest) bool {
+	return slices.DeleteFunc(requests, func(x FrameRequest) bool {
 		err := check(c.worker, file, c.targets[x.Target], int(x.Slot), x.Ordinal)
 		if err != nil {
 			c.targets[x.Target].Fail(int(x.Slot), path, x.Ordinal, err)
@@ -112,11 +112,11 @@ func (c *frameLookup) acceptedRequests(wants []FrameRequest, path string) []Fram
 // lookupFile looks up the requests of one file. A ready frame is copied, a slot of a pending frame
 // waits for it, and a slot of a failed frame fails. lookupFile adds all other frames to r. It
 // returns the lowest batch number that waits for r.
-func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64) {
+func (c *frameLookup) lookupFile(requests []FrameRequest, r *request) (first int64) {
 	w, s := c.worker, c.worker.store
-	waits := make([]waiter, len(wants))
-	for i, x := range wants {
-		waits[i] = waiter{c.targets[x.Target], x.Slot}
+	allSlots := make([]waiter, len(requests))
+	for i, x := range requests {
+		allSlots[i] = waiter{c.targets[x.Target], x.Slot}
 	}
 	var prefix cache.Key
 	if s.disk != nil {
@@ -124,31 +124,31 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 	}
 	var raised []Job
 	type failure struct {
-		x    *frame
-		wait []waiter
+		x     *frame
+		slots []waiter
 	}
 	var failures []failure
 	// Frames that are not indexed are allocated together. An indexed frame is allocated alone, so
 	// that it does not keep the others reachable.
 	var unindexed []frame
 	if s.arena == nil {
-		unindexed = make([]frame, 0, len(wants))
+		unindexed = make([]frame, 0, len(requests))
 	}
 	s.mu.Lock()
 	key := frameKey{column: c.stream.ID}
 	if s.arena != nil {
 		key.file = s.fileNumber(key.column, r.path)
 	}
-	for lo, n := 0, 0; lo < len(wants); lo += n {
-		ordinal := wants[lo].Ordinal
-		n = countLeading(wants[lo:], func(x *FrameRequest) bool { return x.Ordinal == ordinal })
-		wait := waits[lo : lo+n : lo+n]
-		// before the slot is served, after which its batch may be released
-		epoch := wait[0].target.Epoch()
+	for lo, n := 0, 0; lo < len(requests); lo += n {
+		ordinal := requests[lo].Ordinal
+		n = countLeading(requests[lo:], func(x *FrameRequest) bool { return x.Ordinal == ordinal })
+		slots := allSlots[lo : lo+n : lo+n]
+		// Read the epoch now. When the slots are served, their batch may be released.
+		epoch := slots[0].target.Epoch()
 		key.ordinal = int32(ordinal)
-		hit := func(x *frame) {
-			for i, slot := range wait {
-				c.addCopy(wants[lo+i].Target, keptFrame{x, r.path, key.ordinal, slot})
+		copyToSlots := func(x *frame) {
+			for i, slot := range slots {
+				c.addCopy(requests[lo+i].Target, keptFrame{x, r.path, key.ordinal, slot})
 			}
 		}
 		x := s.frames[key]
@@ -156,28 +156,28 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 		case x == nil:
 			s.counts.misses += int64(n)
 			if s.disk != nil && s.disk.hasFrame(prefix, key.ordinal, int64(n)) {
-				hit(nil)
+				copyToSlots(nil)
 				continue
 			}
 			if s.arena != nil {
-				x = &frame{key: key, waiters: wait}
+				x = &frame{key: key, waiters: slots}
 				s.indexFrame(x)
 			} else {
-				unindexed = append(unindexed, frame{key: key, waiters: wait})
+				unindexed = append(unindexed, frame{key: key, waiters: slots})
 				x = &unindexed[len(unindexed)-1]
 			}
 			r.frames = append(r.frames, x)
 			continue
 		case x.state == failed:
 			x.uses.subtractUses(epoch, int32(n))
-			failures = append(failures, failure{x, wait})
+			failures = append(failures, failure{x, slots})
 			continue
 		case x.state == ready:
 			x.pins += int32(n)
-			hit(x)
-		default:
-			x.waiters = append(x.waiters, wait...)
-			if seq := wait[0].target.BatchNumber(); x.task != nil && seq < x.task.priority {
+			copyToSlots(x)
+		default: // pending
+			x.waiters = append(x.waiters, slots...)
+			if seq := slots[0].target.BatchNumber(); x.task != nil && seq < x.task.priority {
 				x.task.priority = seq
 				raised = append(raised, s.taskJob(x.task))
 			}
@@ -191,14 +191,14 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 		w.queue.Push(j)
 	}
 	for _, f := range failures {
-		failWaiters(f.wait, r.path, f.x)
+		failWaiters(f.slots, r.path, f.x)
 	}
 	return first
 }
 
 // failWaiters fails the slots that wait for x with its error.
-func failWaiters(wait []waiter, path string, x *frame) {
-	for _, w := range wait {
+func failWaiters(slots []waiter, path string, x *frame) {
+	for _, w := range slots {
 		w.target.Fail(int(w.slot), path, int(x.key.ordinal), x.err)
 	}
 }
@@ -218,14 +218,16 @@ func (c *frameLookup) addCopy(target int32, x keptFrame) {
 // pushCopies queues a job that copies the collected frames of target i.
 func (c *frameLookup) pushCopies(i int) {
 	list, col := c.pendingCopies[i], c.stream
-	if c.pendingCopies[i] = nil; len(list) > 0 {
-		c.worker.queue.Push(Job{
-			Priority: list[0].target.BatchNumber(),
-			Order:    int64(col.ID)<<32 | int64(list[0].slot),
-			Kind:     copyKind,
-			Run:      func(w *Worker) { w.copyFrames(col, list) },
-		})
+	if len(list) == 0 {
+		return
 	}
+	c.pendingCopies[i] = nil
+	c.worker.queue.Push(Job{
+		Priority: list[0].target.BatchNumber(),
+		Order:    int64(col.ID)<<32 | int64(list[0].slot),
+		Kind:     copyKind,
+		Run:      func(w *Worker) { w.copyFrames(col, list) },
+	})
 }
 
 // copyFrames copies stored frames into the slots of one target.

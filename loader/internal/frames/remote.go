@@ -35,31 +35,32 @@ type packetRead struct {
 	refs          atomic.Int32 // tasks that have not been decoded
 }
 
-// readPackets reads the packets of groups for a number of tasks. It does not wait for the byte
-// budget: budget may be held by tasks that this worker has to run. Above the budget it reads
-// nothing, except for a single task. It returns false if the run was canceled. The caller must call
-// releaseRef once per task.
+// readPackets reads the packets of groups for a number of tasks. It never waits for the byte budget,
+// because tasks that this worker has yet to run may hold it. If the budget is used up, it reads
+// nothing, and each task reads its packets later. For a single task it reads anyway. It returns
+// false if the run was canceled. The caller must call releaseRef once per task.
 func (w *Worker) readPackets(file File, groups []video.Group, tasks int) (f *packetRead, ok bool) {
-	m := w.store.remote
-	f = &packetRead{reads: m, file: file}
+	reads := w.store.remote
+	f = &packetRead{reads: reads, file: file}
 	f.refs.Store(int32(tasks))
 	for _, g := range groups {
 		f.reservedBytes += file.FetchBytes(g)
 	}
-	if !m.readAheadBytes.TryAcquire(f.reservedBytes) {
-		if f.reservedBytes = 0; tasks > 1 {
+	if !reads.readAheadBytes.TryAcquire(f.reservedBytes) {
+		f.reservedBytes = 0
+		if tasks > 1 {
 			return f, true
 		}
 	}
 	begin := time.Now()
-	b, err := file.Fetch(w.Ctx(), groups)
+	packets, err := file.Fetch(w.Ctx(), groups)
 	w.store.Counters.Fetch.Add(int64(time.Since(begin)))
 	if err != nil { // the context is canceled
-		m.readAheadBytes.Release(f.reservedBytes)
+		reads.readAheadBytes.Release(f.reservedBytes)
 		f.reservedBytes = 0
 		return f, false
 	}
-	f.packets = b
+	f.packets = packets
 	return f, true
 }
 
@@ -84,9 +85,10 @@ type readRun struct {
 	isStarted bool
 }
 
+// Limits of a read run.
 const (
 	maxRunTasks = 16
-	maxRunBytes = 4 << 20
+	maxRunBytes = 4 << 20 // more only if a single task has more
 )
 
 // pushReadRun queues a job for a run at the priority of its most urgent task.

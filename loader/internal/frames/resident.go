@@ -15,8 +15,8 @@ const (
 	// firstTaskFrames applies to the first episodes of a pool if files are local. Each task of a
 	// remote file is a separate read, so there the larger size applies.
 	firstTaskFrames = 2
-	// backgroundDelay is how many batches after an episode's admission its frames are due that no
-	// batch has requested yet.
+	// backgroundDelay is added to the number of the batch that admits an episode. The sum is the
+	// priority of frames that no batch has requested yet.
 	backgroundDelay = 64
 )
 

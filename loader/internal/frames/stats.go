@@ -9,7 +9,9 @@ import (
 // Counters are totals for statistics. Times are in nanoseconds.
 type Counters struct {
 	Plan, Decode, Convert, Copy, Fetch atomic.Int64
-	Frames, Unique                     atomic.Int64
+
+	Frames atomic.Int64 // slots that received a frame
+	Unique atomic.Int64 // frames that were decoded
 }
 
 // Stats describes the memory and the cache of a store.

@@ -369,7 +369,7 @@ func (s *Store) countRefused() (stored bool) {
 func (s *Store) publish(x *frame, stored bool) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := x.waiters
+	slots := x.waiters
 	x.waiters, x.task, x.state = nil, nil, ready
 	x.pins++
 	if !stored {
@@ -377,7 +377,7 @@ func (s *Store) publish(x *frame, stored bool) []waiter {
 		s.unindexFrame(x)
 		s.freeMemory(x)
 	}
-	return wait
+	return slots
 }
 
 // markFailed marks a pending frame as failed and returns its waiters. The caller must call
@@ -385,11 +385,11 @@ func (s *Store) publish(x *frame, stored bool) []waiter {
 func (s *Store) markFailed(x *frame, err error) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := x.waiters
+	slots := x.waiters
 	x.waiters, x.task = nil, nil
 	x.state, x.err = failed, err
 	s.releaseIfUnused(x)
-	return wait
+	return slots
 }
 
 // Reset removes every frame that is not cached. No batch may be in progress.

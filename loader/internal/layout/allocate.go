@@ -24,7 +24,7 @@ func (s *Schema) NewBatch(n int, m Memory) (*Batch, error) {
 		Texts:    make([]Texts, len(s.Texts)),
 		released: make([]atomic.Bool, len(s.Tensors)),
 	}
-	slots, small := s.SlotsFor(n)
+	slots, sharedBytes := s.SlotsFor(n)
 	var shared *buffers.Buffer
 	for i := range s.Tensors {
 		p, t := &s.Tensors[i], &b.Tensors[i]
@@ -33,7 +33,7 @@ func (s *Schema) NewBatch(n int, m Memory) (*Batch, error) {
 		if p.IsRagged {
 			t.Shape = append([]int{0}, p.Shape[1:]...)
 		}
-		size, need := n*p.Bytes, small
+		size, need := n*p.Bytes, sharedBytes
 		switch {
 		case slots[i].HasBuffer:
 			need = size
@@ -55,7 +55,7 @@ func (s *Schema) NewBatch(n int, m Memory) (*Batch, error) {
 		}
 		t.buffer, t.Data = buf, buf.Mem[:size:size]
 		if !slots[i].HasBuffer {
-			shared, b.shared = buf, buf.Mem[:small:small]
+			shared, b.shared = buf, buf.Mem[:sharedBytes:sharedBytes]
 		}
 	}
 	for i, c := range s.Texts {
@@ -78,20 +78,20 @@ func AllocateRagged(t *Tensor, size int, pool *buffers.Pool) error {
 // BatchBytes returns the bytes of the budget that a batch of n samples uses, without ragged
 // tensors. It returns at most 1<<60.
 func (s *Schema) BatchBytes(n int) int64 {
-	var total, small int64
+	var total, shared int64
 	for i := range s.Tensors {
-		limit := tooLarge / int64(len(s.Tensors)) / 2
+		limit := tooLarge / int64(len(s.Tensors)) / 2 // per tensor, so that the sum is no larger
 		if int64(s.Tensors[i].Bytes) > limit/int64(max(n, 1)) {
 			return tooLarge
 		}
 		if size := n * s.Tensors[i].Bytes; size >= ownBuffer {
 			total += int64(buffers.SizeClass(size))
 		} else {
-			small += int64(roundUp(size, 64))
+			shared += int64(roundUp(size, 64))
 		}
 	}
-	if small > 0 {
-		total += int64(buffers.SizeClass(int(small)))
+	if shared > 0 {
+		total += int64(buffers.SizeClass(int(shared)))
 	}
 	return total
 }

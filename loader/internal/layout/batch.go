@@ -18,15 +18,15 @@ type Field struct {
 	// selects.
 	Unit string `json:"unit,omitempty"`
 	Mask bool   `json:"mask,omitempty"` // the entry is a `<key>_is_pad`
-	// Ragged marks a tensor that holds the entries of all samples one after the other, without the
-	// batch axis. Its Shape is -1 and the shape of one entry. The next field is its `<key>_lengths`
-	// (Lengths): the number of entries of each sample, or of each step of its window. For a span
-	// the field after it is `<key>_times` (Times): the time of each entry in ns after the batch's
-	// sample. Times are ragged by the same lengths. For spans of frames and clouds they are dense,
-	// one per step.
-	Ragged  bool `json:"ragged,omitempty"`
+	// Ragged marks a tensor that holds the entries of all samples one after the other. It has no
+	// batch axis. Its Shape is -1 and the shape of one entry. The next field has Lengths set.
+	Ragged bool `json:"ragged,omitempty"`
+	// Lengths marks `<key>_lengths`: the number of entries of each sample, or of each step of its
+	// window. If the key is a span, the next field has Times set.
 	Lengths bool `json:"lengths,omitempty"`
-	Times   bool `json:"times,omitempty"`
+	// Times marks `<key>_times`: the time of each entry in ns after the time of its sample. Times
+	// are ragged by the same lengths. For spans of frames and clouds they are dense, one per step.
+	Times bool `json:"times,omitempty"`
 }
 
 // Text reports whether the entry is a list of strings or JSON values per batch, not a tensor.
@@ -74,18 +74,18 @@ type Batch struct {
 
 // Entry returns the tensor or the text column of Fields[i]. The other result is nil.
 func (b *Batch) Entry(i int) (*Tensor, *Texts) {
-	t, s := 0, 0
+	tensors, texts := 0, 0 // before field i
 	for k := range i {
 		if b.Fields[k].Text() {
-			s++
+			texts++
 		} else {
-			t++
+			tensors++
 		}
 	}
 	if b.Fields[i].Text() {
-		return nil, &b.Texts[s]
+		return nil, &b.Texts[texts]
 	}
-	return &b.Tensors[t], nil
+	return &b.Tensors[tensors], nil
 }
 
 // Tensor returns the tensor of a key, or nil.

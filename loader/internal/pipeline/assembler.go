@@ -121,8 +121,8 @@ func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
 	return a.Schema.NewBatch(n, memory)
 }
 
-// BeginBatch returns a batch of samples with rows, windows and masks resolved and its parts
-// counted. It reads no data. epochs holds the epoch of each sample.
+// BeginBatch returns a batch of samples. It resolves the rows of windows and their masks, and counts
+// the parts that the batch waits for. It reads no data. epochs holds the epoch of each sample.
 func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatch, error) {
 	b, err := a.Allocate(len(samples))
 	if err != nil {
@@ -162,8 +162,8 @@ func newJob(
 // SubmitJobs queues the jobs of several batches. Frames that these batches need of one file are
 // decoded together. Every path through a job must complete the job's parts of the batch. Otherwise
 // the batch never finishes.
-func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
-	for _, u := range units {
+func (a *Assembler) SubmitJobs(q *frames.Queue, batches []*PlannedBatch) {
+	for _, u := range batches {
 		for _, t := range a.Schema.Ragged {
 			q.Push(newJob(u.Seq, int64(t), frames.RaggedKind, &a.Counters.Gather, func(w *worker) {
 				w.buildRagged(u, t)
@@ -172,7 +172,7 @@ func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 	}
 	for _, src := range a.Sources {
 		var parts []*column.Part
-		for _, u := range units {
+		for _, u := range batches {
 			for k := range u.Parts {
 				if u.Parts[k].Source == &src.DataSource {
 					parts = append(parts, &u.Parts[k])

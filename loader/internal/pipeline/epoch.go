@@ -97,11 +97,15 @@ func (r *EpochRun) admitNextEpoch(w *worker, e *epochPlan, seq int64) {
 	}
 	for n.firstStep != nil && n.enteredEpisodes < len(n.firstStep.Admitted) {
 		a := &n.firstStep.Admitted[n.enteredEpisodes]
-		if n.enteredSamples+a.Own() > n.firstStepSamples-float64(left) {
+		own := a.Own()
+		// The samples that are left of this epoch and those admitted for the next one must fit
+		// together into the pool that the next epoch begins with.
+		if float64(left)+n.enteredSamples+own > n.firstStepSamples {
 			return
 		}
 		w.admitEpisode(a, n.Epoch, seq, false)
-		n.enteredSamples, a.Samples = n.enteredSamples+a.Own(), nil
+		a.Samples = nil
+		n.enteredSamples += own
 		n.enteredEpisodes++
 	}
 }

@@ -25,7 +25,7 @@ func (w *worker) followPool(s *order.Step, epoch, seq int64, first bool) {
 	}
 	for samples := s.Passed; len(samples) > 0; {
 		src, _ := w.assembler.SourceOf(samples[0])
-		n := 1
+		n := 1 // number of samples at the beginning that are of src
 		for n < len(samples) && samples[n] >= src.SampleOffset &&
 			samples[n] < src.SampleOffset+src.Table.Samples() {
 			n++
@@ -52,8 +52,10 @@ func (w *worker) admitEpisode(a *order.Admission, epoch, seq int64, first bool) 
 }
 
 // countFrameUses calls fn for each camera with the number of times that samples of src use each
-// frame in an epoch. With several sources or weights it omits drawn cameras, because their draws go
-// by the sample's epoch: their frames are decoded when a batch needs them.
+// frame in an epoch.
+//
+// With several sources or weights it omits cameras that are drawn at random. Their draws depend on
+// the epoch of each sample, which is unknown here. Their frames are decoded when a batch needs them.
 func (w *worker) countFrameUses(
 	src *column.DataSource, samples []int64, epoch int64,
 	fn func(c *column.ImageColumn, uses map[frames.FrameID]int32),

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
@@ -41,19 +40,21 @@ const largeBatchBytes = 64 << 20
 // Waking a worker costs more than filling one.
 const minSmallBatches = 16
 
-// DecodeHorizon returns how many batches are planned together and how many may be in flight.
+// DecodeHorizon returns how many batches form a horizon, that is, are planned together (ahead), and
+// how many may be in flight.
 //
-// If the budget allows it, one and a half horizons are in flight: the next one is planned and begun
-// while the consumer receives the rest of the last one. Two are in flight if reads wait for a
-// network. Videos are excluded from this, because their packets are read ahead. Large batches form
-// a horizon of as many as fit into a sixteenth of memory_budget, at least one. This does not apply
-// to batches whose frames are in device memory.
+// If the budget allows it, one and a half horizons are in flight. The next horizon is then planned
+// and begun while the consumer receives the rest of the previous one. Two horizons are in flight if
+// reads wait for a network and there is no video. Packets of videos are read ahead in any case.
+//
+// Of large batches on the host, as many are in flight as fit into a sixteenth of memory_budget, but
+// at least one.
 func (a *Assembler) DecodeHorizon() (ahead, inFlight int, err error) {
 	ragged, _ := a.expectedRaggedBytes()
 	bytes := max(a.BatchBytes(a.Config.BatchSize)+ragged, 1)
 	fit := a.Budget / bytes
 	if fit < 1 && ragged > 0 {
-		fit = 1 // the margin of expectedRaggedBytes may be what does not fit
+		fit = 1 // the batch may fit without the margin of expectedRaggedBytes
 	}
 	if fit < 1 {
 		return 0, 0, BudgetError(bytes, a.Budget, int64(a.Config.MemoryBudget))
@@ -64,8 +65,8 @@ func (a *Assembler) DecodeHorizon() (ahead, inFlight int, err error) {
 	}
 	ahead = int(min(int64(ahead), max(fit*2/3, 1)))
 	if bytes > largeBatchBytes && a.FrameDevice == nil {
-		n := int(min(max(int64(a.Config.MemoryBudget)/16/bytes, 1), fit))
-		return min(ahead, max(n-1, 1)), n, nil
+		inFlight = int(min(max(int64(a.Config.MemoryBudget)/16/bytes, 1), fit))
+		return min(ahead, max(inFlight-1, 1)), inFlight, nil
 	}
 	inFlight = ahead + (ahead+1)/2
 	if a.readWorkers > 0 && !a.HasVideo() {
@@ -122,16 +123,16 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 			return
 		}
 		begin := time.Now()
-		var units []*PlannedBatch
+		var horizon []*PlannedBatch
 		more := true
 		for n := 0; n < size && more; {
 			if !e.nextStep(&s) {
 				// Stop after an epoch without a batch: the epochs after it may have none either.
 				more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor)
 				if more {
-					// computing the next order may take a while
-					r.assembler.SubmitJobs(r.Queue, units)
-					units, epochStart, skipped = nil, seq, s.Skipped
+					// Submit first, because followingPlan may compute an order for a while.
+					r.assembler.SubmitJobs(r.Queue, horizon)
+					horizon, epochStart, skipped = nil, seq, s.Skipped
 					e = e.followingPlan()
 					continue
 				}
@@ -140,18 +141,7 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 					r.Skipped = skipped // the next run counts the samples of this empty epoch
 				}
 				if e.sampler.Starved(e.cursor) {
-					r.enqueueBatch(
-						&PlannedBatch{SkippedBehind: skipped, BatchBuild: column.BatchBuild{
-							Seq:   seq,
-							Epoch: e.Epoch,
-							Done:  closedChannel(),
-							Err: robocache.Malformed(
-								"loader",
-								nil,
-								"every sample of this rank is of a bad episode",
-							),
-						}},
-					)
+					r.enqueueBatch(starvedBatch(seq, e.Epoch, skipped))
 				}
 				break
 			}
@@ -167,18 +157,26 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 			} else {
 				u.Batch.Epoch, u.Batch.Position = e.Epoch, s.First
 				u.CursorAfter, u.Wrapped, u.Skipped = s.After, s.Wrapped, s.Skipped
-				units = append(units, u)
+				horizon = append(horizon, u)
 			}
 			u.Epoch, u.SkippedBehind = e.Epoch, skipped
 			r.enqueueBatch(u)
 			n, seq, skipped = n+1, seq+1, 0
 		}
 		r.assembler.Frames.Counters.Plan.Add(int64(time.Since(begin)))
-		r.assembler.SubmitJobs(r.Queue, units)
+		r.assembler.SubmitJobs(r.Queue, horizon)
 		if !more {
 			return
 		}
 	}
+}
+
+// starvedBatch returns a failed batch for a rank whose samples are all of bad episodes.
+func starvedBatch(seq, epoch, skippedBehind int64) *PlannedBatch {
+	u := &PlannedBatch{SkippedBehind: skippedBehind}
+	u.Seq, u.Epoch, u.Done = seq, epoch, closedChannel()
+	u.Err = robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode")
+	return u
 }
 
 // awaitFirstBatch blocks until the size of a ragged tensor is known, that is, until the first batch

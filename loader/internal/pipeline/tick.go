@@ -21,8 +21,8 @@ type Ticker struct {
 	worker    *worker
 }
 
-// NewTicker returns a Ticker that executes a plan of one source. planes gives the frames of video
-// that are decoded already. The Ticker owns a. The caller must call Close.
+// NewTicker returns a Ticker that executes a plan of one source. planes provides the frames of video,
+// which are decoded already. The Ticker owns a. The caller must call Close.
 func NewTicker(a *Assembler, planes column.PlaneSource) *Ticker {
 	t := &Ticker{assembler: a, planes: planes}
 	src := a.Sources[0]
@@ -39,8 +39,8 @@ func NewTicker(a *Assembler, planes column.PlaneSource) *Ticker {
 // Observe fills the parts itself and waits for none.
 const neverComplete = 1 << 60
 
-// Observe fills b with the observation at a time. first is the time of the first observation, which
-// stands for steps of windows before it. Both are in ns.
+// Observe fills b with the observation at the time now. first is the time of the first observation.
+// It replaces earlier times of windows. Both are in ns.
 func (t *Ticker) Observe(now, first int64, b *layout.Batch) error {
 	t.tick = column.Tick{Time: now, First: first}
 	u := &t.unit
