@@ -151,7 +151,7 @@ const (
 	Codes       = options.Codes       // uint16 as stored
 )
 
-// CacheFormat selects what a cache holds.
+// CacheFormat selects the form of the frames in a cache.
 type CacheFormat = options.CacheFormat
 
 const (
@@ -161,8 +161,9 @@ const (
 	CacheEncoded = options.CacheEncoded // the bytes that were read of remote files
 )
 
-// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of
-// numbers that rows lack if other sources have wider ones.
+// Missing selects the effect of data that a batch expects and a source does not have: a key that a
+// source of a mixture or an episode lacks, or numbers at the end of a row that is narrower than the
+// rows of other sources.
 type Missing = options.Missing
 
 const (
@@ -185,7 +186,7 @@ const (
 // EpisodeID is the key of the generated text column with the id of each sample's episode.
 const EpisodeID = options.EpisodeID
 
-// What batches consist of.
+// Parts of a batch.
 type (
 	// Batch is a list of samples stacked into one tensor per key. The consumer owns it until
 	// Release. Tensor(key) and Text(key) return an entry by its key, and Entry(i) returns the entry
@@ -200,7 +201,7 @@ type (
 	Texts = layout.Texts
 )
 
-// What a plan reports.
+// Reports of a plan.
 type (
 	// Finish describes the operations that a device applies to raw batches (Loader.Finish).
 	Finish = plan.Finish

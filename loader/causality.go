@@ -9,8 +9,8 @@ import (
 )
 
 // Causality reports which samples the streams of a batch use, and whether a robot has them at the
-// tick. It reads timestamps of the selected episodes until the budget is used up; 0: no limit. The
-// episodes of a mixture are those of all sources, which share the budget.
+// tick. It reads timestamps of the selected episodes until the time budget is used up; 0 means no
+// limit. In a mixture each source gets an equal part of the budget.
 func (l *Loader) Causality(
 	ctx context.Context, budget time.Duration,
 ) (*CausalityReport, error) {

@@ -42,9 +42,9 @@ func NewObserver(ctx context.Context, streams StreamBuffers, cfg Config) (*Obser
 // Allocate returns memory for an observation: a batch of one sample. The caller must call Release.
 func (o *Observer) Allocate() (*Batch, error) { return o.ticker.Allocate() }
 
-// Observe fills b with the observation at a time, as a Loader delivers it as a sample of a causal
-// alignment. first is the time of the first observation, which stands for steps of windows before
-// it. Both are in ns. b is only valid if err is nil.
+// Observe fills b with the observation at the time now, as a Loader with a causal alignment delivers
+// it. first is the time of the first observation, and replaces earlier times of windows. Both are
+// in ns. b is only valid if the error is nil.
 func (o *Observer) Observe(now, first int64, b *Batch) error {
 	return o.ticker.Observe(now, first, b)
 }

@@ -133,25 +133,25 @@ func (l *Loader) Stats() Stats {
 // collectStats returns the totals that a Loader and a Map have in common.
 func collectStats(a *pipeline.Assembler) Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
-	n, f := &a.Counters, &a.Frames.Counters
+	batches, f := &a.Counters, &a.Frames.Counters
 	s := Stats{
-		Samples:      n.Samples.Load(),
-		Batches:      n.Batches.Load(),
-		FirstBatch:   sec(&n.First),
+		Samples:      batches.Samples.Load(),
+		Batches:      batches.Batches.Load(),
+		FirstBatch:   sec(&batches.First),
 		Plan:         sec(&f.Plan),
-		Gather:       sec(&n.Gather),
+		Gather:       sec(&batches.Gather),
 		Decode:       sec(&f.Decode),
 		Convert:      sec(&f.Convert),
 		Copy:         sec(&f.Copy),
 		Fetch:        sec(&f.Fetch),
-		WaitData:     sec(&n.WaitData),
-		WaitConsumer: sec(&n.WaitConsumer),
+		WaitData:     sec(&batches.WaitData),
+		WaitConsumer: sec(&batches.WaitConsumer),
 		Frames:       f.Frames.Load(),
 		FramesUnique: f.Unique.Load(),
 		Stills:       a.Resources.StillsDecoded.Load(),
 		BufferBytes:  a.Buffers.InUse.Load(),
 		BufferPeak:   a.Buffers.Peak.Load(),
-		Wrapped:      n.Wrapped.Load(),
+		Wrapped:      batches.Wrapped.Load(),
 		Skipped:      a.Report.Skipped.Load(),
 	}
 	s.NotDelivered = []NotDelivered{}

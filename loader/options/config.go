@@ -69,7 +69,7 @@ const (
 	Codes       DepthUnit = "code" // uint16 as stored
 )
 
-// CacheFormat selects what a cache holds.
+// CacheFormat selects the form of the frames in a cache.
 type CacheFormat string
 
 const (
@@ -79,8 +79,9 @@ const (
 	CacheEncoded CacheFormat = "encoded" // the bytes that were read of remote files
 )
 
-// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of
-// numbers that rows lack if other sources have wider ones.
+// Missing selects the effect of data that a batch expects and a source does not have: a key that a
+// source of a mixture or an episode lacks, or numbers at the end of a row that is narrower than the
+// rows of other sources.
 type Missing string
 
 const (
@@ -195,26 +196,26 @@ type Windows struct {
 	Anchor string `json:"anchor,omitempty"`
 	// rate of a uniform timeline per episode, whose rows are samples
 	Hz *robocache.Rate `json:"hz,omitempty"`
-	// Tolerance is the maximum difference in seconds of offsets and of frame times from those of
-	// rows. nil: offsets may differ by 1e-4 s, and frame times are not checked.
+	// Tolerance is the maximum distance in seconds between an offset and the nearest row, and between
+	// a frame and its row. nil: offsets may differ by 1e-4 s, and the times of frames are not checked.
 	Tolerance *float64 `json:"tolerance_s,omitempty"`
 	// OffsetTolerance applies to offsets only. nil: Tolerance, or 1e-4 s.
 	OffsetTolerance *float64 `json:"offset_tolerance_s,omitempty"`
 	Compat          Compat   `json:"compat,omitempty"`
-	// of float64 streams; timestamps stay float64, except in LeRobot datasets
+	// DType applies to float64 streams. Timestamps stay float64, except in LeRobot datasets.
 	DType   DType   `json:"dtype,omitempty"`
 	Missing Missing `json:"missing,omitempty"`
 	// Beyond states the rows of windows that are outside the episode, for all keys or by key.
 	Beyond BeyondRules `json:"beyond,omitempty"`
 	// Text states how the texts of keys are normalized.
 	Text map[string]TextRule `json:"text,omitempty"`
-	// Choose makes keys that hold one of several streams, images or texts, drawn for each sample.
-	// In file order and in a Map it is the first one. A stream that Choose names is not delivered
-	// itself, unless Keys names it.
+	// Choose makes keys that hold one of several streams of images or texts. The stream is drawn at
+	// random for each sample. In file order and in a Map it is always the first one. The batch does
+	// not hold the streams themselves, unless Keys names them.
 	Choose Choices `json:"choose,omitempty"`
-	// Goal makes keys that hold a row of a stream after the sample's, drawn evenly from those up to
-	// the last row of the episode that is a sample. The last row has itself. All keys of Goal share
-	// the row. A Map draws as in epoch 0.
+	// Goal makes keys that hold a later row of a stream. The row is drawn uniformly from the rows
+	// after the sample's row, up to the last sample of the episode. The goal of the last sample is
+	// its own row. All keys of Goal hold the same row. A Map draws as in epoch 0.
 	Goal Goals `json:"goal,omitempty"`
 }
 
@@ -355,6 +356,7 @@ func (c *Config) Validate(batches bool) error {
 		setDefault(&c.ImageDType, Float32)
 		setDefault(&c.OnNaN, NaNAllow)
 	}
+	const unlimited = 1 << 62
 	for _, x := range []struct {
 		option           string
 		got, least, most int64
@@ -365,13 +367,13 @@ func (c *Config) Validate(batches bool) error {
 		{"threads", int64(c.Threads), 1, 4096},
 		{"io_threads", int64(c.IOThreads), 0, 4096},
 		{"prefetch", int64(c.Prefetch), 1, 1 << 16},
-		{"memory_budget", int64(c.MemoryBudget), 1, 1 << 62},
-		{"pool_size", int64(c.PoolSize), 0, 1 << 62},
-		{"cache_budget", int64(c.CacheBudget), 0, 1 << 62},
-		{"pool_episodes", c.PoolEpisodes, 0, 1 << 62},
+		{"memory_budget", int64(c.MemoryBudget), 1, unlimited},
+		{"pool_size", int64(c.PoolSize), 0, unlimited},
+		{"cache_budget", int64(c.CacheBudget), 0, unlimited},
+		{"pool_episodes", c.PoolEpisodes, 0, unlimited},
 		{"pool_shards", int64(c.PoolShards), 0, order.MaxShards},
-		{"drop_n_first_frames", int64(c.DropFirst), 0, 1 << 62},
-		{"drop_n_last_frames", int64(c.DropTail), 0, 1 << 62},
+		{"drop_n_first_frames", int64(c.DropFirst), 0, unlimited},
+		{"drop_n_last_frames", int64(c.DropTail), 0, unlimited},
 	} {
 		if x.got >= x.least && x.got <= x.most {
 			continue
@@ -380,7 +382,7 @@ func (c *Config) Validate(batches bool) error {
 		switch {
 		case x.option == "rank":
 			return RankOutOfRange(x.option, c.WorldSize, c.Rank)
-		case x.most == 1<<62:
+		case x.most == unlimited:
 			want = fmt.Sprintf("%d or more", x.least)
 		}
 		return Misuse(x.option, want, fmt.Sprint(x.got))

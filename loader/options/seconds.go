@@ -51,13 +51,18 @@ func readSeconds(raw json.RawMessage) ([]float64, error) {
 	return out, nil
 }
 
-// writeSeconds returns a list of times in a form that readSeconds accepts. Times that are
-// implausible as numbers are written as text.
+// maxSeconds is the maximum of a time in an option, about 127 years. The difference of two such times
+// in nanoseconds fits into an int64.
+const maxSeconds = 4e9
+
+// writeSeconds returns a list of times in a form that readSeconds accepts. A number above one day is
+// written as text with a unit, because ParseSeconds rejects it as a number.
 func writeSeconds(offsets []float64) []any {
+	const secondsPerDay = 86_400
 	out := make([]any, len(offsets))
 	for i, s := range offsets {
 		out[i] = s
-		if math.Abs(s) > 86_400 && math.Abs(s) <= 4e9 {
+		if math.Abs(s) > secondsPerDay && math.Abs(s) <= maxSeconds {
 			out[i] = robocache.NanosText(Seconds(s))
 		}
 	}

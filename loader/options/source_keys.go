@@ -29,43 +29,44 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 	if m.Keys != nil {
 		keys = m.Keys
 	}
-	gives := func(k string) bool {
+	isDelivered := func(k string) bool {
 		return has(k) && (keys == nil || slices.Contains(keys, k) || c.DrawnKey(k) != nil)
 	}
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // the dataset's rows
 	}
-	c.limitKeys(gives, has)
+	c.limitKeys(isDelivered, has)
 }
 
 // KeepKeys removes all keys for which has is false from the options that name keys.
 func (c *Config) KeepKeys(has func(key string) bool) { c.limitKeys(has, has) }
 
-// limitKeys removes keys from options of what is delivered, and from options of the alignment, which
-// may also name streams that are not delivered.
-func (c *Config) limitKeys(gives, has func(key string) bool) {
+// limitKeys removes keys from the options that name keys. isDelivered decides for options of
+// delivered keys. has decides for options of streams that are only read, such as those of the
+// alignment and of vectors.
+func (c *Config) limitKeys(isDelivered, has func(key string) bool) {
 	c.Deltas = slices.DeleteFunc(
 		slices.Clone(c.Deltas),
-		func(d Delta) bool { return !gives(d.Key) },
+		func(d Delta) bool { return !isDelivered(d.Key) },
 	)
 	c.Indices = slices.DeleteFunc(
 		slices.Clone(c.Indices),
-		func(x Index) bool { return !gives(x.Key) },
+		func(x Index) bool { return !isDelivered(x.Key) },
 	)
 	c.Native = slices.DeleteFunc(
 		slices.Clone(c.Native),
-		func(w Window) bool { return !gives(w.Key) },
+		func(w Window) bool { return !isDelivered(w.Key) },
 	)
-	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
+	c.Normalize.Keys = Only(c.Normalize.Keys, isDelivered)
 	c.Beyond = Only(c.Beyond, func(k string) bool {
-		return k == "" || gives(k) || c.Vectors.Of(k) != nil
+		return k == "" || isDelivered(k) || c.Vectors.Of(k) != nil
 	})
-	c.Text = Only(c.Text, gives)
+	c.Text = Only(c.Text, isDelivered)
 	c.Vectors = slices.DeleteFunc(slices.Clone(c.Vectors), func(v Vector) bool {
 		return slices.ContainsFunc(v.Needs(), func(k string) bool { return !has(k) })
 	})
 	if c.Augment != nil {
-		c.Augment = c.Augment.ForSource(gives)
+		c.Augment = c.Augment.ForSource(isDelivered)
 	}
 	if c.Align != nil {
 		a := *c.Align

@@ -83,9 +83,9 @@ func (v Vectors) SplitParts() Vectors {
 	return out
 }
 
-// check rejects vectors that no dataset could deliver. drops reports whether samples may be dropped
-// out.
-func (v Vectors) check(drops bool) error {
+// check rejects vectors that no dataset could deliver. allowsDropout is false for a Map, whose items
+// have no random draws.
+func (v Vectors) check(allowsDropout bool) error {
 	seen := map[string]bool{}
 	for _, x := range v.SplitParts() {
 		for _, key := range []string{x.Key, x.Mask} {
@@ -98,7 +98,7 @@ func (v Vectors) check(drops bool) error {
 		if err := x.checkSizes(); err != nil {
 			return err
 		}
-		if x.Dropout > 0 && !drops {
+		if x.Dropout > 0 && !allowsDropout {
 			return robocache.Unsupported("map", nil, "dropout of the vector %s: its draws go by "+
 				"the epoch, and items have none", x.Key).
 				WithHint("Use a Loader, or a vector without dropout.")

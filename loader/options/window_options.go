@@ -58,12 +58,13 @@ func (c *Config) HasWindow(key string) bool {
 	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Native.Of(key) != nil
 }
 
-// CheckWindows rejects windows of unknown or unselected keys, and two windows of one key.
+// CheckWindows rejects windows of unknown or unselected keys, and two windows of one key. wanted
+// reports whether a key is delivered.
 func (c *Config) CheckWindows(
 	info *robocache.Info, known []string, wanted func(string) bool,
 ) error {
 	vectors := c.Vectors.SplitParts()
-	check := func(option, key string, another bool) error {
+	check := func(option, key string, hasOther bool) error {
 		switch {
 		case vectors.Of(key) != nil:
 			return Misuse(option, "rows of the vector "+key+" in its own options", "a window")
@@ -77,7 +78,7 @@ func (c *Config) CheckWindows(
 				option,
 				key,
 			)
-		case another:
+		case hasOther:
 			return Misuse(option, option+" or another window of "+key, "both")
 		}
 		return nil

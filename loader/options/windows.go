@@ -232,7 +232,7 @@ func (w *Window) Nanos() ([]int64, error) {
 	}
 	from, to := w.Span[0], w.Span[1]
 	switch {
-	case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
+	case !(from <= to) || math.Abs(from) > maxSeconds || math.Abs(to) > maxSeconds:
 		want := "a span (from, to) in seconds with from ≤ to for " + w.Key
 		return nil, Misuse("windows", want, fmt.Sprint(from, ", ", to))
 	case w.Offsets != nil:
@@ -259,7 +259,7 @@ func (w *Window) Nanos() ([]int64, error) {
 func Nanos(offsets []float64, option string) ([]int64, error) {
 	out := make([]int64, len(offsets))
 	for i, d := range offsets {
-		if math.IsNaN(d) || math.Abs(d) > 4e9 {
+		if math.IsNaN(d) || math.Abs(d) > maxSeconds {
 			return nil, Misuse(option, "seconds", fmt.Sprint(d))
 		}
 		out[i] = Seconds(d)

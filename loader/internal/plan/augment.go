@@ -244,21 +244,23 @@ func (src *Source) augmentImages(
 	return nil
 }
 
-// pixelTable returns the float32 value of each byte, per channel. norm may be nil.
+// pixelTable returns the float32 value of each byte, for each of three channels. norm may be nil.
 func pixelTable(norm *column.Affine) ([]float32, error) {
-	bytes := make([]byte, 768)
+	const values = 256 // of a byte
+	const entries = 3 * values
+	bytes := make([]byte, entries)
 	for i := range bytes {
 		bytes[i] = byte(i)
 	}
-	table := make([]float32, 768)
-	plane := 256
+	table := make([]float32, entries)
+	plane := values
 	if norm != nil && len(norm.A) == 1 {
-		plane = 768
+		plane = entries // one number for all channels
 	}
 	e := norm.Epilogue(plane)
 	e.Unit = true
 	apply := column.Applies.Get().(*column.Applied)
-	apply.Part(column.AsBytes(table), robocache.Float32, bytes, robocache.Uint8, 768, e)
+	apply.Part(column.AsBytes(table), robocache.Float32, bytes, robocache.Uint8, entries, e)
 	return table, apply.Run()
 }
 

@@ -225,6 +225,7 @@ func referenceDType(d robocache.DType) robocache.DType {
 // isKnownKey reports whether a feature has the key.
 func (src *Source) isKnownKey(key string) bool { return slices.Contains(src.known, key) }
 
+// columnKeys returns the keys of the columns, in their order.
 func (src *Source) columnKeys() []string {
 	var out []string
 	for _, c := range src.Columns {

@@ -68,8 +68,8 @@ func (src *Source) isLabel(key string) bool {
 	return !causal.IsCausal(key)
 }
 
-// observedVectors returns the vectors of observations with the numbers of their normalization:
-// those of streams that a robot has, without rows after the tick.
+// observedVectors returns the vectors that a robot can compute at a tick. They read no labels and no
+// rows after the tick. Their parts contain the statistics that normalize them.
 func (src *Source) observedVectors() (out options.Vectors) {
 	for _, v := range src.Config.Vectors {
 		looksAhead := slices.Max(v.Offsets()) > 0 || slices.ContainsFunc(v.Parts,
@@ -90,8 +90,8 @@ func (src *Source) observedVectors() (out options.Vectors) {
 	return out
 }
 
-// observedColumns returns the columns of observations: those that a robot has at a tick, the task,
-// and vectors.
+// observedColumns returns the columns that a robot has at a tick: streams, the task, and the given
+// vectors with their masks.
 func (src *Source) observedColumns(vectors options.Vectors) (out []*column.Column) {
 	for _, c := range src.Columns {
 		isObserved := c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() &&
@@ -166,8 +166,8 @@ func (src *Source) checkObservable(c *column.Column) error {
 	return nil
 }
 
-// observationOptions returns the options that give the observed columns, with the mode of each
-// stream that they read.
+// observationOptions returns options under which a robot's streams become the observed columns. They
+// name the mode of each stream in read, so that they do not depend on defaults.
 func (src *Source) observationOptions(
 	observed, read []*column.Column, vectors options.Vectors,
 ) (options.Config, error) {
@@ -175,7 +175,8 @@ func (src *Source) observationOptions(
 	var o options.Config
 	o.Windows, o.Images = cfg.Windows, cfg.Images.Evaluation()
 	o.Anchor, o.Tolerance, o.Missing, o.Hz = "", nil, "", nil
-	o.Beyond = nil // a robot's first ticks repeat the first row, also if training has no such sample
+	// Before its first tick a robot repeats the first row, even if training drops such samples.
+	o.Beyond = nil
 	o.OnNaN, o.Vectors = cfg.OnNaN, vectors
 	o.Keys = []string{}
 	a := align.Config{}

@@ -35,21 +35,21 @@ type Output struct {
 
 // DescribeFinish returns the operations on raw batches of n samples of src.
 func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
-	at, shared := s.SlotsFor(n)
+	slots, shared := s.SlotsFor(n)
 	out := &Finish{}
 	buffer := make([]int, len(s.Tensors))
 	if shared > 0 {
 		out.Buffers = append(out.Buffers, shared)
 	}
 	for i := range s.Tensors {
-		if at[i].HasBuffer {
+		if slots[i].HasBuffer {
 			buffer[i] = len(out.Buffers)
 			out.Buffers = append(out.Buffers, n*s.Tensors[i].Bytes)
 		}
 	}
-	where := func(key string) Place {
+	placeOf := func(key string) Place {
 		i := s.TensorIndex(key)
-		return Place{Index: buffer[i], Offset: at[i].Offset}
+		return Place{Index: buffer[i], Offset: slots[i].Offset}
 	}
 	op, images := &kernel.ApplyOp{}, &kernel.ImageOp{}
 	for i := range s.Fields {
@@ -59,14 +59,14 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 		case x.Text():
 			continue
 		case c == nil || c.Deferred == nil || x.Mask || n == 0:
-			out.Fields = append(out.Fields, where(x.Key))
+			out.Fields = append(out.Fields, placeOf(x.Key))
 			continue
 		}
 		raw, rows := c.Deferred, n*c.Steps
-		made := Place{Output: true, Index: len(out.Outputs)}
+		output := Place{Output: true, Index: len(out.Outputs)}
 		var places []Place
 		for _, t := range raw.ExtraTensors(c) {
-			places = append(places, where(t.Key))
+			places = append(places, placeOf(t.Key))
 		}
 		var result kernel.Tensor
 		if raw.HasDraws {
@@ -86,7 +86,7 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 			}
 			result = p.Out
 			images.Parts = append(images.Parts, p)
-			out.Drawn = append(out.Drawn, where(x.Key), places[0], made)
+			out.Drawn = append(out.Drawn, placeOf(x.Key), places[0], output)
 		} else {
 			p := kernel.Part{Name: x.Key, Rule: raw.Rule, Epilogue: raw.Epilogue(c)}
 			p.Src = kernel.Tensor{DType: c.OutDType, Shape: []int{rows, raw.Elements}}
@@ -101,7 +101,7 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 			}
 			result = p.Out
 			op.Parts = append(op.Parts, p)
-			out.Places = append(out.Places, where(x.Key), made)
+			out.Places = append(out.Places, placeOf(x.Key), output)
 			out.Places = append(out.Places, places...)
 		}
 		out.Outputs = append(
@@ -112,7 +112,7 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 				Bytes: result.Len() * raw.OutDType.Size(),
 			},
 		)
-		out.Fields = append(out.Fields, made)
+		out.Fields = append(out.Fields, output)
 	}
 	if len(op.Parts) > 0 {
 		out.Op = op

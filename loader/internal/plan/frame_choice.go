@@ -10,7 +10,7 @@ import (
 // chooseFrame sets the pixel format, dtype and size of a column's frames. The size may remain 0;
 // probeSizes then reads it from the first frame.
 func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
-	f, kept := c.Feature, c.Feature.DepthUnit()
+	f, storedUnit := c.Feature, c.Feature.DepthUnit()
 	c.Height, c.Width = f.Height, f.Width
 	c.Spec.ChannelsFirst, c.Resize = true, cfg.ImageResize
 	c.IsChannelsLast = cfg.ImageLayout == options.ChannelsLast
@@ -18,9 +18,9 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	case f.Depth != nil && cfg.DepthUnit != "code":
 		// Codes of video are finer than millimeters near the camera, so convert them in one step.
 		chooseDepth(c, cfg, f.Depth)
-	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 ||
-		kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
-		chooseDepth(c, cfg, &robocache.Depth{Unit: kept})
+	case storedUnit != "" && f.Depth == nil && (f.DType == robocache.Float32 ||
+		storedUnit != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
+		chooseDepth(c, cfg, &robocache.Depth{Unit: storedUnit})
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.Spec.Pixel, c.OutDType = video.Gray16, robocache.Uint16
 		if f.Depth != nil && c.IsVideo() {
@@ -46,7 +46,8 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 
 // chooseSize sets the size to which frames are scaled while they are decoded.
 func chooseSize(c *column.ImageColumn, cfg *options.Config) {
-	if c.Transform = nil; len(cfg.ImageSize) == 2 {
+	c.Transform = nil
+	if len(cfg.ImageSize) == 2 {
 		c.Height, c.Width = cfg.ImageSize[0], cfg.ImageSize[1]
 		c.Spec.Height, c.Spec.Width = c.Height, c.Width
 	}

@@ -232,8 +232,8 @@ func (p *Plan) SampleTimes(ctx context.Context, indices []int64) ([]int64, error
 	return out, nil
 }
 
-// NewOrder returns the order of the epochs of the sources, whose names and weights mix has. The
-// capacity of a pool in samples follows from declared sizes.
+// NewOrder returns the order of the sources' epochs. mix holds their names and weights. Declared
+// sizes decide how many samples a pool holds.
 func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 	cfg := &p.Config
 	// An eighth of the pool is for the frames of batches under construction.

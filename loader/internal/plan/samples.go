@@ -105,14 +105,15 @@ func (src *Source) windowReach(selects func(c *column.Column) bool) (reach windo
 	return reach
 }
 
-// gridRow returns the row of the timeline at an offset in ns, rounded away from 0.
-func (src *Source) gridRow(at int64) int {
-	size, sign := at, 1
-	if at < 0 {
-		size, sign = -at, -1
+// gridRow returns the row of the timeline at an offset in ns. An offset between two rows is rounded
+// away from 0.
+func (src *Source) gridRow(offset int64) int {
+	distance, sign := offset, 1
+	if offset < 0 {
+		distance, sign = -offset, -1
 	}
-	n := int64(float64(size) / 1e9 * float64(src.Rate.Num) / float64(src.Rate.Den))
-	for src.Rate.Nanos(n) < size-1 { // times are rounded to 1 ns
+	n := int64(float64(distance) / 1e9 * float64(src.Rate.Num) / float64(src.Rate.Den))
+	for src.Rate.Nanos(n) < distance-1 { // a row's time may be rounded down by 1 ns
 		n++
 	}
 	return sign * int(n)

@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// describeSchema builds the source's schema from its columns, which must be complete: columns,
-// masks in the order of the options that name their keys, and texts that are no features.
+// describeSchema builds the source's schema from its columns, which must be complete. The order of
+// the fields is: streams, masks in the order of the options that name their keys, and texts that are
+// no streams.
 func (src *Source) describeSchema() {
 	numeric := robocache.KindNumeric
 	for _, c := range src.Columns {
@@ -69,7 +70,7 @@ func (src *Source) describeSchema() {
 			)
 		}
 	}
-	mask := func(c *column.Column) {
+	addMask := func(c *column.Column) {
 		if c != nil && c.MaskEntry < 0 && !column.Is[*column.SpanColumn](c) &&
 			!column.Is[*column.TextColumn](c) {
 			c.MaskEntry = src.Schema.Add(
@@ -84,25 +85,25 @@ func (src *Source) describeSchema() {
 		}
 	}
 	for _, d := range src.Config.Deltas {
-		mask(src.Column(d.Key))
+		addMask(src.Column(d.Key))
 	}
 	for _, x := range src.Config.Indices {
-		mask(src.Column(x.Key))
+		addMask(src.Column(x.Key))
 	}
 	for _, w := range src.Config.Native {
-		mask(src.Column(w.Key))
+		addMask(src.Column(w.Key))
 	}
 	for _, c := range src.Columns {
 		if column.Is[*column.VectorColumn](c) && c.Axis != nil {
-			mask(c)
+			addMask(c)
 		}
-		// Values that are not on rows of the timebase have a mask, with or without a window. So
-		// have rows that may hold no value.
+		// Even without a window, values that are not on rows of the timebase have a mask, and so do
+		// rows that may hold no value.
 		isMasked := slices.ContainsFunc(c.Alternatives(), func(c *column.Column) bool {
 			return c.Feature != nil && (c.Time != nil || c.Feature.Masked)
 		})
 		if isMasked && !column.Is[*column.TimesColumn](c) {
-			mask(c)
+			addMask(c)
 		}
 	}
 	for _, c := range src.Columns {
@@ -192,7 +193,8 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 			if src.Column(x.BaseKey()) != nil {
 				continue
 			}
-			if lacks[x.Key] = true; !pad {
+			lacks[x.Key] = true
+			if !pad {
 				return mixError(
 					src,
 					x.Key,
@@ -358,9 +360,10 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 		return nil
 	}
 	type key struct {
-		widths []int // per source
-		other  bool  // a source has another shape; newSchema reports it
-		chosen bool  // Mix.Dims of a source names the key
+		widths []int // numbers of a row in each source, and widths that Mix.Dims needs
+		// a source has rows that cannot be widened; newSchema reports it if shapes differ
+		isFixed  bool
+		isChosen bool // Mix.Dims of a source names the key
 	}
 	keys := map[string]*key{}
 	for i, src := range sources {
@@ -370,11 +373,11 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				k = &key{}
 				keys[c.Key] = k
 			}
-			dims, chosen := mix[i].Dims[c.Key]
+			dims, isChosen := mix[i].Dims[c.Key]
 			k.widths = append(k.widths, c.Elements)
-			k.other = k.other || !c.CanWiden()
-			k.chosen = k.chosen || chosen
-			if chosen {
+			k.isFixed = k.isFixed || !c.CanWiden()
+			k.isChosen = k.isChosen || isChosen
+			if isChosen {
 				k.widths = append(k.widths, slices.Max(dims)+1)
 			}
 		}
@@ -383,7 +386,7 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 		for _, c := range src.Columns {
 			k := keys[c.Key]
 			width := slices.Max(k.widths)
-			if k.other || width == slices.Min(k.widths) && !k.chosen {
+			if k.isFixed || width == slices.Min(k.widths) && !k.isChosen {
 				continue
 			}
 			p := &layout.PaddedRow{
@@ -392,12 +395,12 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				Mask:   slices.Repeat([]byte{1}, width),
 			}
 			if p.Places == nil {
-				for k := range c.Elements {
-					p.Places = append(p.Places, k)
+				for element := range c.Elements {
+					p.Places = append(p.Places, element)
 				}
 			}
-			for _, k := range p.Places {
-				p.Mask[k] = 0
+			for _, place := range p.Places {
+				p.Mask[place] = 0
 			}
 			src.PaddedRows[c.Key] = p
 		}

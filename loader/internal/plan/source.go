@@ -252,12 +252,12 @@ func (src *Source) countSamples(ctx context.Context) error {
 			src.RowsBefore[e] = src.RowsBefore[e-1] + int64(src.Dataset.Len(e-1))
 		}
 	}
-	switch e := src.Table.Emptied; { // by drop_n_…
-	case len(e) > 10:
+	switch emptied := src.Table.Emptied; { // by options such as drop_n_last_frames
+	case len(emptied) > 10:
 		report.Warn(fmt.Sprintf("%d episodes are left without a sample: %v …",
-			len(e), info.EpisodeIndices(e[:10])))
-	case len(e) > 0:
-		report.Warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
+			len(emptied), info.EpisodeIndices(emptied[:10])))
+	case len(emptied) > 0:
+		report.Warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(emptied)))
 	}
 	// A dataset without episodes is no error: the loader then has length 0.
 	if src.Table.Samples() == 0 && src.Dataset.Info().Episodes > 0 {

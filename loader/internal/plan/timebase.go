@@ -197,6 +197,49 @@ func (src *Source) alignColumns() error {
 // chooseRule sets the rule of a column that is read by time. k is the stream whose options apply.
 func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) error {
 	s := c.Time
+	if err := src.chooseMode(c, k, cfg); err != nil {
+		return err
+	}
+	if s.Options.Mode == align.Mean {
+		window := int64(cfg.Window)
+		if window == 0 && src.Timebase.IsGrid {
+			window = cfg.HZ.Nanos(1)
+		}
+		if window == 0 {
+			return ruleError(k, "mode mean without a rate",
+				robocache.Option("hz")+", or "+robocache.Option("align", "window", "20ms"))
+		}
+		s.Options.Before, s.Options.After = align.HalfWindows(window)
+	}
+	if c.Feature != nil {
+		if err := src.chooseArrivals(c, cfg); err != nil {
+			return err
+		}
+	}
+	s.Rule = kernel.Rule{Mode: s.Options.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
+	if s.Options.Mode == align.Sum {
+		var err error
+		if s.Rule.Summed, err = cfg.Summed(c.Feature); err != nil {
+			return err
+		}
+		s.Length = src.sumLength(c)
+	}
+	if c.Feature != nil {
+		s.Rule.Rotations = cfg.Turned(c.Feature)
+	}
+	return nil
+}
+
+// ruleError returns Misuse of the align options of a stream.
+func ruleError(stream, msg, hint string) error {
+	return robocache.Misuse("loader", robocache.Where{"stream": stream}, "align: %s", msg).
+		WithHint("%s", hint)
+}
+
+// chooseMode sets the clock, the offset and the mode of a column that is read by time. It rejects a
+// mode that computes values which the stream does not have, such as the mean of two texts.
+func (src *Source) chooseMode(c *column.Column, k string, cfg *align.Config) error {
+	s := c.Time
 	s.Options = align.Options{
 		Stream: k,
 		Edge:   cfg.Edge.For(k),
@@ -217,52 +260,18 @@ func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) err
 		s.Options.Mode, chosen = cfg.Mode(c.Feature)
 		s.Options.Hold = c.Feature.Latched && !chosen
 	}
-	bad := func(msg, hint string) error {
-		return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: %s", msg).
-			WithHint("%s", hint)
-	}
 	computes := s.Options.Mode.Computes()
 	switch {
 	case c.Span != nil || s.IsNative && computes && !chosen:
 		// the stream's samples, not interpolated
 		s.Options.Mode = align.Previous
 	case computes && (c.Table() == nil || c.StoredDType == robocache.Bool):
-		return bad(
-			"mode "+s.Options.Mode.String()+": such values are not computed with",
-			"nearest, previous or next",
-		)
+		return ruleError(k, "mode "+s.Options.Mode.String()+": such values are not computed with",
+			"nearest, previous or next")
 	case computes && c.StoredDType.Integer() && !cfg.DTypes[k].Float():
-		return bad("mode "+s.Options.Mode.String()+" of integers", "nearest, previous or next; or "+
-			robocache.Option("align", "dtypes", k, "float32")+" where they are quantities")
-	}
-	if s.Options.Mode == align.Mean {
-		window := int64(cfg.Window)
-		if window == 0 && src.Timebase.IsGrid {
-			window = cfg.HZ.Nanos(1)
-		}
-		if window == 0 {
-			return bad(
-				"mode mean without a rate",
-				robocache.Option("hz")+", or "+robocache.Option("align", "window", "20ms"),
-			)
-		}
-		s.Options.Before, s.Options.After = align.HalfWindows(window)
-	}
-	if c.Feature != nil {
-		if err := src.chooseArrivals(c, cfg); err != nil {
-			return err
-		}
-	}
-	s.Rule = kernel.Rule{Mode: s.Options.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
-	if s.Options.Mode == align.Sum {
-		var err error
-		if s.Rule.Summed, err = cfg.Summed(c.Feature); err != nil {
-			return err
-		}
-		s.Length = src.sumLength(c)
-	}
-	if c.Feature != nil {
-		s.Rule.Rotations = cfg.Turned(c.Feature)
+		return ruleError(k, "mode "+s.Options.Mode.String()+" of integers",
+			"nearest, previous or next; or "+
+				robocache.Option("align", "dtypes", k, "float32")+" where they are quantities")
 	}
 	return nil
 }
@@ -384,8 +393,9 @@ func (src *Source) eachEpisode(exclude map[int]bool, fn func(e int)) {
 	_ = g.Wait()
 }
 
-// countRows returns a function with the number of samples of each episode and, on a grid, its
-// start.
+// countRows counts the rows of the timebase in all selected episodes, several at once. The function
+// that it returns looks up the number of rows of an episode and, on a grid, the time of the first
+// row. It is not safe for concurrent use.
 func (src *Source) countRows(
 	ctx context.Context,
 	exclude map[int]bool,
@@ -400,23 +410,23 @@ func (src *Source) countRows(
 		err   error
 	}
 	src.EpisodeRows = map[int]int{}
-	found := make([]counted, src.Dataset.Info().Episodes)
-	timed, anchor := src.hasTimedColumn(), src.Dataset.Info().Feature(b.Key)
+	counts := make([]counted, src.Dataset.Info().Episodes)
+	needsTimes, anchor := src.hasTimedColumn(), src.Dataset.Info().Feature(b.Key)
 	src.eachEpisode(exclude, func(e int) {
-		c := &found[e]
-		if b.IsGrid {
+		c := &counts[e]
+		switch {
+		case b.IsGrid:
 			c.n, c.start, c.err = src.gridOf(ctx, e)
-		} else if !timed {
-			// no option needs the time of rows
-			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor)
-		} else {
+		case needsTimes:
 			var t []int64
 			t, c.err = src.Timestamps.OfStream(ctx, e, b.Key)
 			c.n = len(t)
+		default:
+			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor)
 		}
 	})
 	return func(e int) (int, int64, error) {
-		c := &found[e]
+		c := &counts[e]
 		if c.err != nil && src.Config.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Episodes with bad timestamps never enter the order.
 			src.report.Skipped.Add(int64(src.Dataset.Len(e)))
@@ -446,9 +456,8 @@ func (src *Source) widestSpans(ctx context.Context) error {
 	for i := range src.Config.Native {
 		w := &src.Config.Native[i]
 		f := info.Feature(w.Key)
-		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText ||
-			f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
-			src.Config.Keys != nil && !slices.Contains(src.Config.Keys, w.Key) {
+		isDelivered := src.Config.Keys == nil || slices.Contains(src.Config.Keys, w.Key)
+		if f == nil || !isDelivered || w.Span == nil || w.Count != 0 || !hasFixedSlots(f) {
 			continue
 		}
 		if _, err := w.Nanos(); err != nil {
@@ -484,6 +493,18 @@ func (src *Source) widestSpans(ctx context.Context) error {
 	return nil
 }
 
+// hasFixedSlots reports whether a span of the stream has the same number of slots in every sample:
+// frames and ragged rows. Other numbers are stacked without empty slots.
+func hasFixedSlots(f *robocache.Feature) bool {
+	switch f.Kind {
+	case robocache.KindText, robocache.KindEvent:
+		return false
+	case robocache.KindNumeric:
+		return f.Ragged()
+	}
+	return true
+}
+
 // gridOf returns the number of rows of an episode on the uniform timeline (hz), and the time of the
 // first row.
 func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64, err error) {
@@ -517,12 +538,14 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 			return 0, 0, err
 		}
 	}
+	// The option extent may name a stream that the batch does not hold.
 	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&
 		k != "intersection" && k != "union" {
 		if err := addBounds(k, true); err != nil {
 			return 0, 0, err
 		}
 	}
+	// If no stream bounds the timeline, the rows of the episode do.
 	if len(streams) == 0 {
 		if err := addBounds("", true); err != nil {
 			return 0, 0, err

@@ -55,11 +55,11 @@ func (src *Source) addVector(v options.Vector) error {
 		}
 		c.Parts = append(c.Parts, part)
 	}
-	made := c.PartsWidth()
-	width := max(v.Width, made)
-	if v.Width > 0 && v.Width < made {
+	partsWidth := c.PartsWidth()
+	width := max(v.Width, partsWidth)
+	if v.Width > 0 && v.Width < partsWidth {
 		return options.Misuse("vectors: "+v.Key+": width",
-			fmt.Sprintf("at least the %d numbers of the parts", made), fmt.Sprint(v.Width))
+			fmt.Sprintf("at least the %d numbers of the parts", partsWidth), fmt.Sprint(v.Width))
 	}
 	dtype := robocache.Float32
 	if v.DType == "float64" {
@@ -75,7 +75,7 @@ func (src *Source) addVector(v options.Vector) error {
 	}
 	for step := range steps {
 		row := make([]byte, width)
-		for k := range made {
+		for k := range partsWidth {
 			row[k] = boolByte(step < len(v.Offsets()))
 		}
 		m.Row = append(m.Row, row...)
@@ -141,8 +141,9 @@ func (src *Source) addInput(c *column.VectorColumn, key string, offsets []int) (
 	return len(c.Inputs) - 1, nil
 }
 
-// setVectorNorms sets the statistics of the parts that are normalized without numbers of their own:
-// those of the dataset for columns as stored, else those of the values over all windows.
+// setVectorNorms sets the statistics of the parts whose norm option contains no numbers. A part that
+// delivers a column as stored gets the statistics of the dataset. Other parts get statistics of their
+// values, computed over all windows.
 func (src *Source) setVectorNorms(ctx context.Context) error {
 	var stored []normalized
 	var storedParts []*vector.Part
@@ -186,8 +187,8 @@ func (src *Source) setVectorNorms(ctx context.Context) error {
 	return nil
 }
 
-// setPartStatistics sets the statistics of a part: low and high are mean and std if its mode is
-// "mean_std".
+// setPartStatistics sets the statistics of a part. low and high are its mean and standard deviation
+// if the mode is "mean_std", and otherwise the two ends of its range.
 func setPartStatistics(part *vector.Part, low, high vector.Rows, steps int) error {
 	n := *part.Spec.Norm
 	if n.Mode == "mean_std" {
