@@ -53,6 +53,24 @@ type Options struct {
 	// Read is called with the number of bytes of values that were read. The total exceeds the size
 	// of the data if quantiles need another pass.
 	Read func(bytes int64)
+
+	counted map[string]*weightedQuantiles // if not nil, gets the quantiles of the images of episodes
+}
+
+// setDefaults replaces zero values, and lists all episodes if none are named.
+func (o *Options) setDefaults(ds robocache.Dataset) {
+	if o.Budget <= 0 {
+		o.Budget = 256 << 20
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Episodes == nil {
+		o.Episodes = make([]int, ds.Info().Episodes)
+		for i := range o.Episodes {
+			o.Episodes[i] = i
+		}
+	}
 }
 
 // Compute computes the statistics of a dataset of any format. Text has no statistics. Images have
@@ -62,18 +80,7 @@ func Compute(
 	ds robocache.Dataset,
 	opt Options,
 ) (_ robocache.Stats, err error) {
-	if opt.Budget <= 0 {
-		opt.Budget = 256 << 20
-	}
-	if opt.Threads <= 0 {
-		opt.Threads = runtime.GOMAXPROCS(0)
-	}
-	if opt.Episodes == nil {
-		opt.Episodes = make([]int, ds.Info().Episodes)
-		for i := range opt.Episodes {
-			opt.Episodes[i] = i
-		}
-	}
+	opt.setDefaults(ds)
 	for _, e := range opt.Episodes {
 		if n := ds.Info().Episodes; e < 0 || e >= n {
 			return nil, robocache.Misuse(
@@ -155,6 +162,17 @@ func Compute(
 	return out, nil
 }
 
+// nonFiniteFinding reports values of a stream that are left out.
+func nonFiniteFinding(key string, n int64) robocache.Finding {
+	return robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "non-finite-values",
+		Where:    robocache.Where{"stream": key},
+		Message:  "values that are NaN or infinite take no part in the statistics",
+		Count:    n,
+	}
+}
+
 // computeStream computes the statistics of a stream over some episodes. It returns nil if the
 // stream has none.
 func computeStream(
@@ -179,15 +197,7 @@ func computeStream(
 		}
 		fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
 		if err == nil && left > 0 {
-			find(
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "non-finite-values",
-					Where:    robocache.Where{"stream": f.Key},
-					Message:  "values that are NaN or infinite take no part in the statistics",
-					Count:    left,
-				},
-			)
+			find(nonFiniteFinding(f.Key, left))
 		}
 		return fs, err
 	case robocache.KindImage, robocache.KindVideo:
@@ -209,6 +219,15 @@ func computeStream(
 		if f.Kind != robocache.KindVideo || err == nil {
 			p := NewLook(ds, opt.Frames, opt.Threads)
 			defer p.Close()
+			if opt.counted != nil {
+				quantiles := &weightedQuantiles{}
+				opt.counted[f.Key] = quantiles
+				p.onEpisode = func(one *Pixels) {
+					if one.Frames > 0 {
+						quantiles.addEpisode(one.episodeQuantiles(), float64(one.Frames))
+					}
+				}
+			}
 			all, looked := p.Episodes(ctx, f, episodes)
 			if looked == nil {
 				fs := all.Stats()
@@ -248,6 +267,8 @@ type Look struct {
 	pool    *video.Pool
 	policy  FramePolicy
 	threads int
+
+	onEpisode func(*Pixels) // if not nil, called by Episodes with the counts of each episode
 }
 
 // NewLook returns a counter of images of a dataset.
@@ -276,7 +297,9 @@ func (l *Look) Episodes(
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"episode": l.ds.Info().EpisodeIndex(e)})
 		}
-		all.Merge(p)
+		if all.Merge(p); l.onEpisode != nil {
+			l.onEpisode(p)
+		}
 	}
 	return all, nil
 }

@@ -26,6 +26,11 @@
 //	          values in ascending order, and Whole reads the values near a quantile.
 //	stats.S7  Memory is bounded by Options.Budget plus a constant, for any number of rows.
 //	stats.S8  The results have the same bits in every build: no product is fused into a sum.
+//	stats.S9  Hold reads numbers once. With a folder, it reads an episode again if its index, its
+//	          length, or the name, size or version of its files changed, or if its bytes in the
+//	          folder are not those that were written. Results do not depend on what was held.
+//	stats.S10 AsLeRobot gives the statistics that lerobot computes from those of episodes. Windows
+//	          gives those of openpi and GR00T.
 //
 // Intuitively, numbers are counted as they are read, and exact quantiles cost a few more passes
 // instead of memory.

@@ -123,11 +123,16 @@ func (c *windowCounter) readBlock(ctx context.Context, i int) (*windowBlock, err
 	return b, nil
 }
 
-// eachUnit calls fn for all units in parallel, block after block.
+// eachUnit calls fn for all units in parallel, block after block. isActive reports whether a block
+// is needed; nil: all are.
 func (c *windowCounter) eachUnit(
-	ctx context.Context, units []*windowUnit, fn func(i int, u *windowUnit, b *windowBlock) error,
+	ctx context.Context, units []*windowUnit, isActive func(block int) bool,
+	fn func(i int, u *windowUnit, b *windowBlock) error,
 ) error {
 	for i := range c.blocks {
+		if isActive != nil && !isActive(i) {
+			continue
+		}
 		b, err := c.readBlock(ctx, i)
 		if err != nil {
 			return err
@@ -210,7 +215,7 @@ func (c *windowCounter) countExact(
 	for i, u := range units {
 		moments[i], sums[i] = NewMoments(u.width), make([]singleSum, u.width)
 	}
-	err := c.eachUnit(ctx, units, func(i int, u *windowUnit, b *windowBlock) error {
+	err := c.eachUnit(ctx, units, nil, func(i int, u *windowUnit, b *windowBlock) error {
 		for _, s := range b.spans {
 			u.eachRun(b, s, s.from, s.to, func(k int, values []float64, weights []int64) {
 				moments[i].addWeighted(k, values, weights)
@@ -257,7 +262,7 @@ func (c *windowCounter) setQuantiles(
 		digit := min(windowDigit, most-done)
 		shift := most - done - digit
 		eachSearch(searches, func(s *keySearch) { s.beginDigit(digit) })
-		err := c.eachUnit(ctx, units, func(i int, u *windowUnit, b *windowBlock) error {
+		err := c.eachUnit(ctx, units, nil, func(i int, u *windowUnit, b *windowBlock) error {
 			for _, s := range b.spans {
 				u.eachRun(b, s, s.from, s.to, func(k int, values []float64, weights []int64) {
 					searches[i][k].countValues(values, weights, u.lowestBit(), shift, digit)
@@ -405,7 +410,7 @@ func (c *windowCounter) setSingleSums(
 			*s = singleSum{mean: s.sum / float32(max(1, s.n)), isSquared: true}
 		}
 	}
-	err := c.eachUnit(ctx, units, func(i int, u *windowUnit, b *windowBlock) error {
+	err := c.eachUnit(ctx, units, nil, func(i int, u *windowUnit, b *windowBlock) error {
 		for _, s := range b.spans {
 			u.eachRun(b, s, s.from, s.to, func(k int, values []float64, weights []int64) {
 				sums[i][k].add(values, weights)

@@ -2,7 +2,7 @@ package stats
 
 import (
 	"context"
-	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -15,7 +15,6 @@ const histogramMargin = 1e-10
 type runningHistogram struct {
 	edges, next  []float64 // of bins, ascending
 	counts, sums []int64
-	lo, hi       float64 // of all values so far
 	scale        float64
 }
 
@@ -23,6 +22,49 @@ func newRunningHistogram(bins int) *runningHistogram {
 	return &runningHistogram{
 		edges: make([]float64, bins+1), next: make([]float64, bins+1),
 		counts: make([]int64, bins), sums: make([]int64, bins),
+	}
+}
+
+// addValues counts values. weights has the number of times that each occurs; nil: once.
+func (h *runningHistogram) addValues(values []float64, weights []int64) {
+	if h.scale == 0 { // no extremes so far: no value is finite
+		return
+	}
+	for i, v := range values {
+		if bin := h.binOf(v); bin >= 0 {
+			if weights == nil {
+				h.counts[bin]++
+			} else {
+				h.counts[bin] += weights[i]
+			}
+		}
+	}
+}
+
+// addDifferences counts a − b for two columns, rounded to float32 unless isDouble.
+func (h *runningHistogram) addDifferences(a, b []float64, isDouble bool) {
+	if h.scale == 0 {
+		return
+	}
+	edges, counts := h.edges, h.counts
+	lo, hi, scale, last := edges[0], edges[len(edges)-1], h.scale, len(counts)-1
+	b = b[:len(a)]
+	for i, x := range a {
+		v := x - b[i]
+		if !isDouble {
+			v = float64(float32(v))
+		}
+		bin := last
+		if v >= lo && v < hi {
+			bin = min(int((v-lo)*scale), last)
+			if edges[bin] <= v && edges[bin+1] > v {
+				counts[bin]++
+				continue
+			}
+		}
+		if bin = h.binOf(v); bin >= 0 {
+			counts[bin]++
+		}
 	}
 }
 
@@ -67,9 +109,14 @@ func (h *runningHistogram) binOf(v float64) int {
 	return i
 }
 
-// moveEdges changes the edges to the extremes so far.
-func (h *runningHistogram) moveEdges() {
-	setEdges(h.next, h.lo, h.hi)
+// moveEdges changes the edges to the extremes so far. The first extremes get a margin.
+func (h *runningHistogram) moveEdges(lo, hi float64) {
+	if h.scale == 0 {
+		setEdges(h.edges, lo-histogramMargin, hi+histogramMargin)
+		h.setScale()
+		return
+	}
+	setEdges(h.next, lo, hi)
 	h.edges, h.next = h.next, h.edges
 	h.setScale()
 	clear(h.sums)
@@ -84,8 +131,8 @@ func (h *runningHistogram) moveEdges() {
 }
 
 // quantile returns the lower edge of the first bin up to which a share q of n values lies.
-func (h *batchHistogram) quantile(q float64, n int64) float64 {
-	if h.runningHistogram == nil {
+func (h *runningHistogram) quantile(q float64, n int64) float64 {
+	if n == 0 {
 		return 0
 	}
 	var sum int64
@@ -104,8 +151,9 @@ type windowPiece struct {
 	batch    int
 }
 
-// batchPieces divides the windows of all blocks into batches. Result i has those of block i.
-func (c *windowCounter) batchPieces() (pieces [][]windowPiece, batches int) {
+// batchPieces divides the windows of all blocks into batches, from batch first on. Result i has
+// those of block i.
+func (c *windowCounter) batchPieces(first int) (pieces [][]windowPiece, batches int) {
 	all := make([]windowSpan, 0, len(c.opt.Episodes))
 	total := 0
 	for _, block := range c.blocks {
@@ -124,7 +172,9 @@ func (c *windowCounter) batchPieces() (pieces [][]windowPiece, batches int) {
 		for _, s := range all[:len(block)] {
 			for t := s.from; t < s.to && done < total; {
 				n := min(s.to-t, c.opt.Batch-done%c.opt.Batch, total-done)
-				list = append(list, windowPiece{s, t, t + n, done / c.opt.Batch})
+				if batch := done / c.opt.Batch; batch >= first {
+					list = append(list, windowPiece{s, t, t + n, batch})
+				}
 				t, done = t+n, done+n
 			}
 		}
@@ -133,137 +183,145 @@ func (c *windowCounter) batchPieces() (pieces [][]windowPiece, batches int) {
 	return pieces, (total + c.opt.Batch - 1) / c.opt.Batch
 }
 
+// unitHistograms is the state of a unit that is counted with running histograms.
+type unitHistograms struct {
+	moments *Moments
+	columns []*runningHistogram
+	changes [][]extremes // per column, ascending by batch
+}
+
+// extremes are the smallest and the largest value of a column up to a batch.
+type extremes struct {
+	batch  int
+	lo, hi float64
+}
+
 // countHistograms writes the statistics of all units, with quantiles from running histograms. The
 // first pass finds the batches at which an extreme of any column changes, because then the edges of
 // all columns move.
 func (c *windowCounter) countHistograms(ctx context.Context, fs *robocache.FeatureStats) error {
-	pieces, batches := c.batchPieces()
-	moments := make([]*Moments, len(c.units))
-	changes := make([][]bool, len(c.units))
-	for i, u := range c.units {
-		moments[i], changes[i] = NewMoments(u.width), make([]bool, batches)
-	}
-	err := c.eachUnit(ctx, c.units, func(i int, u *windowUnit, b *windowBlock) error {
-		m := moments[i]
-		for _, p := range pieces[b.index] {
-			u.eachRun(b, p.span, p.from, p.to, func(k int, values []float64, weights []int64) {
-				lo, hi := m.Min[k], m.Max[k]
-				m.addWeighted(k, values, weights)
-				changes[i][p.batch] = changes[i][p.batch] || m.Min[k] < lo || m.Max[k] > hi
-			})
-		}
+	units, first := c.resumeChain()
+	pieces, batches := c.batchPieces(first)
+	active := func(i int) bool { return len(pieces[i]) > 0 }
+	err := c.eachUnit(ctx, c.units, active, func(i int, u *windowUnit, b *windowBlock) error {
+		units[i].findExtremes(u, b, pieces[b.index])
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	isMoved := make([]bool, batches)
-	for i, u := range c.units {
-		for k, is := range changes[i] {
-			isMoved[k] = isMoved[k] || is
+	for _, u := range units {
+		for _, list := range u.changes {
+			for _, e := range list {
+				if e.batch >= first { // else: from the chain
+					isMoved[e.batch] = true
+				}
+			}
 		}
-		c.setMoments(fs, u, moments[i])
 	}
-	histograms, err := c.fillHistograms(ctx, pieces, isMoved)
+	var moves []int
+	for batch, is := range isMoved {
+		if is {
+			moves = append(moves, batch)
+		}
+	}
+	nextMove := make([]int, len(units)) // per unit: position in moves
+	err = c.eachUnit(ctx, c.units, active, func(i int, u *windowUnit, b *windowBlock) error {
+		nextMove[i] = units[i].fillHistograms(u, b, pieces[b.index], moves, nextMove[i])
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	for i, u := range c.units {
-		for k := range histograms[i] {
-			h := &histograms[i][k]
-			h.flush(isMoved)
+		c.setMoments(fs, u, units[i].moments)
+		for k, h := range units[i].columns {
 			for _, q := range Quantiles {
-				fs.Quantiles[q.Name][u.step*c.width+u.at+k] = h.quantile(q.Q, moments[i].N[k])
+				at := u.step*c.width + u.at + k
+				fs.Quantiles[q.Name][at] = h.quantile(q.Q, units[i].moments.N[k])
 			}
 		}
 	}
+	c.keepChain(units, batches)
 	return nil
 }
 
-// fillHistograms counts the values of all units. The last batch is not flushed.
-func (c *windowCounter) fillHistograms(
-	ctx context.Context, pieces [][]windowPiece, isMoved []bool,
-) ([][]batchHistogram, error) {
-	all := make([][]batchHistogram, len(c.units))
-	for i, u := range c.units {
-		for range u.width {
-			all[i] = append(all[i], batchHistogram{bins: c.opt.Histogram})
-		}
+// newUnitHistograms returns the empty state of a unit.
+func newUnitHistograms(u *windowUnit, bins int) *unitHistograms {
+	s := &unitHistograms{moments: NewMoments(u.width), changes: make([][]extremes, u.width)}
+	for range u.width {
+		s.columns = append(s.columns, newRunningHistogram(bins))
 	}
-	return all, c.eachUnit(ctx, c.units, func(i int, u *windowUnit, b *windowBlock) error {
-		for _, p := range pieces[b.index] {
+	return s
+}
+
+// findExtremes adds pieces to the moments, and notes where the extremes change. The moments of a
+// piece are joined as a whole, so that they do not depend on where counting begins.
+func (s *unitHistograms) findExtremes(u *windowUnit, b *windowBlock, pieces []windowPiece) {
+	var sums slidingSums
+	one := NewMoments(u.width)
+	for _, p := range pieces {
+		one.reset()
+		if !sums.addDifferences(one, u, b, p) {
+			one.reset()
 			u.eachRun(b, p.span, p.from, p.to, func(k int, values []float64, weights []int64) {
-				all[i][k].add(p.batch, values, weights, isMoved)
+				one.addWeighted(k, values, weights)
 			})
 		}
-		return nil
-	})
-}
-
-// batchHistogram collects the values of a batch before it counts them.
-type batchHistogram struct {
-	*runningHistogram
-	bins    int
-	batch   int
-	values  []float64
-	weights []int64 // of values; empty: 1
-}
-
-// add adds values of a batch. The batches must ascend.
-func (h *batchHistogram) add(batch int, values []float64, weights []int64, isMoved []bool) {
-	if batch != h.batch {
-		h.flush(isMoved)
-		h.batch = batch
-	}
-	if weights == nil && len(h.weights) == 0 {
-		h.values = append(h.values, values...)
-		return
-	}
-	for len(h.weights) < len(h.values) {
-		h.weights = append(h.weights, 1)
-	}
-	for i, v := range values {
-		n := int64(1)
-		if weights != nil {
-			n = weights[i]
+		for k := range u.width {
+			m := s.moments
+			if one.N[k] > 0 && (one.Min[k] < m.Min[k] || one.Max[k] > m.Max[k]) {
+				now := extremes{p.batch, min(m.Min[k], one.Min[k]), max(m.Max[k], one.Max[k])}
+				if n := len(s.changes[k]); n > 0 && s.changes[k][n-1].batch == p.batch {
+					s.changes[k][n-1] = now
+				} else {
+					s.changes[k] = append(s.changes[k], now)
+				}
+			}
 		}
-		h.values, h.weights = append(h.values, v), append(h.weights, n)
+		s.moments.Merge(one)
 	}
 }
 
-// flush counts the values of the batch.
-func (h *batchHistogram) flush(isMoved []bool) {
-	lo, hi := math.Inf(1), math.Inf(-1)
-	for i, v := range h.values {
-		if (v < lo || v > hi) && v-v == 0 && h.weight(i) > 0 {
-			lo, hi = min(lo, v), max(hi, v)
+// fillHistograms counts the values of pieces. moves are the batches before which edges move, and
+// next is the position of the next one. It returns the new position.
+func (s *unitHistograms) fillHistograms(
+	u *windowUnit, b *windowBlock, pieces []windowPiece, moves []int, next int,
+) int {
+	for i := 0; i < len(pieces); {
+		p := pieces[i]
+		for next < len(moves) && moves[next] <= p.batch {
+			s.moveColumns(moves[next])
+			next++
 		}
-	}
-	switch {
-	case lo > hi: // no values
-	case h.runningHistogram == nil:
-		h.runningHistogram = newRunningHistogram(h.bins)
-		h.lo, h.hi = lo, hi
-		setEdges(h.edges, lo-histogramMargin, hi+histogramMargin)
-		h.setScale()
-	default:
-		h.lo, h.hi = min(h.lo, lo), max(h.hi, hi)
-		if isMoved[h.batch] {
-			h.moveEdges()
+		for i++; i < len(pieces); i++ { // pieces of one episode up to the next move
+			q := &pieces[i]
+			if q.span != p.span || next < len(moves) && moves[next] <= q.batch {
+				break
+			}
+			p.to = q.to
 		}
-	}
-	for i, v := range h.values {
-		if bin := h.binOf(v); bin >= 0 {
-			h.counts[bin] += h.weight(i)
+		if u.isDifference() && !b.isOmitting {
+			u.eachSlice(b, p.span, p.from, p.to, s.columns[0].addDifferences)
+			continue
 		}
+		u.eachRun(b, p.span, p.from, p.to, func(k int, values []float64, weights []int64) {
+			s.columns[k].addValues(values, weights)
+		})
 	}
-	h.values, h.weights = h.values[:0], h.weights[:0]
+	return next
 }
 
-// weight returns how often value i occurs in the batch.
-func (h *batchHistogram) weight(i int) int64 {
-	if len(h.weights) == 0 {
-		return 1
+// moveColumns moves the edges of all columns to the extremes after a batch.
+func (s *unitHistograms) moveColumns(batch int) {
+	for k, h := range s.columns {
+		list := s.changes[k]
+		at, _ := slices.BinarySearchFunc(list, batch+1, func(e extremes, b int) int {
+			return e.batch - b
+		})
+		if at > 0 {
+			h.moveEdges(list[at-1].lo, list[at-1].hi)
+		}
 	}
-	return h.weights[i]
 }

@@ -16,12 +16,15 @@ import (
 
 // ClientStats holds the options of statistics in the form of a training client.
 type ClientStats struct {
-	// For is the client: lerobot, openpi or gr00t; empty: lerobot.
+	// For is the client: lerobot, openpi, gr00t or all; empty: exact statistics of all rows.
 	For string `json:"for"`
 	// Horizon is the number of rows of an action window; 0: 50 for openpi, 16 for gr00t.
 	Horizon int `json:"horizon"`
+	// Partials is a folder that keeps what was read and counted, so that the next call reads only
+	// new and changed episodes; empty: nothing is kept.
+	Partials string `json:"partials"`
 	// Relative lists what is relative to the state: columns of the action such as 0-13 for openpi,
-	// groups of meta/modality.json such as left_arm for gr00t.
+	// groups of meta/modality.json such as left_arm for gr00t. For all, it has both.
 	Relative []string `json:"relative"`
 	// Exact gives openpi exact quantiles over all windows, in place of its running histograms over
 	// whole batches of 32.
@@ -46,11 +49,14 @@ type clientFiles map[string]any
 func (c *ClientStats) check() error {
 	given := c.Horizon != 0 || c.Relative != nil || c.Exact || c.State != "" || c.Action != ""
 	switch name := optionName; {
-	case !slices.Contains([]string{"", "lerobot", "openpi", "gr00t"}, c.For):
-		return misuse("%s: expected lerobot, openpi or gr00t, found %q", name("for"), c.For)
+	case !slices.Contains([]string{"", "lerobot", "openpi", "gr00t", "all"}, c.For):
+		return misuse("%s: expected lerobot, openpi, gr00t or all, found %q", name("for"), c.For)
 	case !c.ofWindows() && given:
 		return misuse("%s, %s, %s, %s and %s are for %s", name("horizon"), name("relative"),
 			name("exact"), name("state"), name("action"), robocache.Option("for", "openpi"))
+	case c.For == "" && c.Partials != "":
+		return misuse("%s is for %s, openpi, gr00t and all", name("partials"),
+			robocache.Option("for", "lerobot"))
 	case c.For == "gr00t" && c.Exact:
 		return misuse("%s is for %s: the quantiles of gr00t are exact", name("exact"),
 			robocache.Option("for", "openpi"))
@@ -61,16 +67,88 @@ func (c *ClientStats) check() error {
 }
 
 // ofWindows reports whether the client's statistics count windows.
-func (c *ClientStats) ofWindows() bool { return c.For == "openpi" || c.For == "gr00t" }
+func (c *ClientStats) ofWindows() bool { return c.For != "" && c.For != "lerobot" }
 
-// compute returns the files of the client and the statistics in them.
+// isFor reports whether the statistics of a client are wanted.
+func (c *ClientStats) isFor(client string) bool { return c.For == client || c.For == "all" }
+
+// streams returns the keys of the action and the state.
+func (c *ClientStats) streams() (action, state string) {
+	return cmp.Or(c.Action, "action"), cmp.Or(c.State, "observation.state")
+}
+
+// heldKeys returns the streams that the clients count, which are read once.
+func (c *ClientStats) heldKeys(info *robocache.Info, keys []string) (held []string) {
+	action, state := c.streams()
+	for i := range info.Features {
+		f := &info.Features[i]
+		if c.isFor("lerobot") && (keys == nil || slices.Contains(keys, f.Key)) ||
+			c.isFor("gr00t") && f.DType.Float() || f.Key == action || f.Key == state {
+			held = append(held, f.Key)
+		}
+	}
+	return held
+}
+
+// compute returns the files of the clients and the statistics in them. Names of several clients
+// begin with the client.
 func (c *ClientStats) compute(
+	ctx context.Context, ds robocache.Dataset, opt *stats.Options,
+) (clientFiles, robocache.Stats, error) {
+	windows := stats.WindowOptions{Episodes: opt.Episodes, OnFinding: opt.OnFinding}
+	files, counted := clientFiles{}, robocache.Stats{}
+	for _, client := range []string{"lerobot", "openpi", "gr00t"} {
+		if !c.isFor(client) {
+			continue
+		}
+		var one clientFiles
+		var values robocache.Stats
+		var err error
+		switch client {
+		case "lerobot":
+			one, values, err = c.lerobot(ctx, ds, opt)
+		case "openpi":
+			one, values, err = c.openpi(ctx, ds, windows)
+		default:
+			one, values, err = c.gr00t(ctx, ds, windows)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		prefix := ""
+		if c.For == "all" {
+			prefix = client + "/"
+		}
+		for name, content := range one {
+			files[prefix+name] = content
+		}
+		for key, fs := range values {
+			counted[prefix+key] = fs
+		}
+	}
+	return files, counted, nil
+}
+
+// lerobot returns the statistics of all streams as lerobot computes them.
+func (c *ClientStats) lerobot(
+	ctx context.Context, ds robocache.Dataset, opt *stats.Options,
+) (clientFiles, robocache.Stats, error) {
+	counted, err := stats.AsLeRobot(ctx, ds, *opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := stats.Marshal(counted)
+	if err != nil {
+		return nil, nil, err
+	}
+	return clientFiles{"stats.json": json.RawMessage(text)}, counted, nil
+}
+
+// openpi returns the statistics of the state and of windows of actions.
+func (c *ClientStats) openpi(
 	ctx context.Context, ds robocache.Dataset, opt stats.WindowOptions,
 ) (clientFiles, robocache.Stats, error) {
-	state, action := cmp.Or(c.State, "observation.state"), cmp.Or(c.Action, "action")
-	if c.For == "gr00t" {
-		return c.gr00t(ctx, ds, state, action, opt)
-	}
+	action, state := c.streams()
 	f := ds.Info().Feature(action)
 	vectors := map[string]*stats.WindowVector{
 		"state": {Parts: []stats.WindowPart{{Key: state, Round: true}}},
@@ -79,8 +157,8 @@ func (c *ClientStats) compute(
 			Rows:  rowsTo(cmp.Or(c.Horizon, openpiHorizon)),
 		},
 	}
-	if f != nil && c.Relative != nil {
-		columns, err := relativeColumns(c.Relative, f.Elements())
+	if relative := c.relativeOf("openpi"); f != nil && relative != nil {
+		columns, err := relativeColumns(relative, f.Elements())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,11 +179,27 @@ func (c *ClientStats) compute(
 	return clientFiles{"norm_stats.json": map[string]any{"norm_stats": out}}, counted, nil
 }
 
+// relativeOf returns what is relative for a client. Of several clients, columns are for openpi, and
+// names of groups for gr00t.
+func (c *ClientStats) relativeOf(client string) (out []string) {
+	if c.For != "all" {
+		return c.Relative
+	}
+	for _, text := range c.Relative {
+		isColumns := text != "" && strings.Trim(text, "0123456789-") == ""
+		if isColumns == (client == "openpi") {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
 // gr00t returns the statistics of all float columns, and those of relative groups per row of a
 // window that lies in its episode.
 func (c *ClientStats) gr00t(
-	ctx context.Context, ds robocache.Dataset, state, action string, opt stats.WindowOptions,
+	ctx context.Context, ds robocache.Dataset, opt stats.WindowOptions,
 ) (clientFiles, robocache.Stats, error) {
+	action, state := c.streams()
 	vectors := map[string]*stats.WindowVector{}
 	whole, relative := map[string]any{}, map[string]any{}
 	for i := range ds.Info().Features {
@@ -117,7 +211,7 @@ func (c *ClientStats) gr00t(
 			whole[f.Key] = nil
 		}
 	}
-	for _, name := range c.Relative {
+	for _, name := range c.relativeOf("gr00t") {
 		from, to := ds.Info().Group("state", name), ds.Info().Group("action", name)
 		if from == nil || to == nil || from.End-from.Start != to.End-to.Start {
 			return nil, nil, misuse("%s %s: expected a group of equal width in state and action",

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
@@ -77,7 +79,8 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 		)
 	case r.Keys != nil && len(r.Keys) == 0:
 		return nil, misuse("%s names no feature", name("keys"))
-	case r.ofWindows() && (r.Keys != nil || r.SkipBad || r.Write && r.For == "openpi"):
+	case r.For != "" && r.SkipBad || r.ofWindows() &&
+		(r.Keys != nil || r.Write && r.For != "gr00t"):
 		return nil, misuse("%s is not for %s", name("keys")+", "+name("skip_bad")+" and "+
 			name("write"), robocache.Option("for", r.For))
 	}
@@ -99,8 +102,8 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 	if opt.Episodes, err = ds.Info().ParseEpisodes(r.Episodes); err != nil {
 		return nil, err
 	}
-	if r.ofWindows() {
-		return s, r.countWindows(ctx, ds, s, opt.Episodes, o)
+	if r.For != "" {
+		return s, r.countClients(ctx, ds, s, &opt, o)
 	}
 	if s.Stats, err = stats.Compute(ctx, ds, opt); err != nil {
 		return nil, err
@@ -117,31 +120,73 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 	return s, nil
 }
 
-// countWindows sets the statistics of a client that counts windows, and writes its files if the
-// request names a folder.
-func (r *StatsRequest) countWindows(
-	ctx context.Context, ds robocache.Dataset, s *Statistics, episodes []int, o Observer,
-) error {
-	opt := stats.WindowOptions{
-		Episodes:  episodes,
-		OnFinding: func(f robocache.Finding) { s.Findings = append(s.Findings, f) },
-	}
-	files, counted, err := r.compute(ctx, ds, opt)
+// countClients sets the statistics of clients, and writes their files if the request names a place.
+// It reads the numbers of the dataset once.
+func (r *StatsRequest) countClients(
+	ctx context.Context, ds robocache.Dataset, s *Statistics, opt *stats.Options, o Observer,
+) (err error) {
+	request, err := r.valueOptions()
 	if err != nil {
 		return err
 	}
-	s.Files, s.Stats, s.Features = files, counted, nil
-	for _, key := range slices.Sorted(maps.Keys(counted)) {
-		s.Features = append(s.Features, robocache.Feature{Key: key})
+	held, err := stats.Hold(ctx, ds, stats.HoldOptions{
+		Keys: r.heldKeys(ds.Info(), opt.Keys), Episodes: opt.Episodes, Folder: r.Partials,
+		Request: request,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := held.Close(); err == nil {
+			err = closed
+		}
+	}()
+	files, counted, err := r.compute(ctx, held, opt)
+	if err != nil {
+		return err
+	}
+	if err := held.Save(); err != nil {
+		return err
+	}
+	if s.Stats = counted; r.ofWindows() {
+		s.Files, s.Features = files, nil
+		for _, key := range slices.Sorted(maps.Keys(counted)) {
+			s.Features = append(s.Features, robocache.Feature{Key: key})
+		}
+	}
+	if r.Partials != "" {
+		o.note(fmt.Sprintf("read %d of %d episodes", held.New, ds.Info().Episodes))
 	}
 	o.note(FindingsText(s.Findings))
 	switch {
+	case !r.ofWindows():
+		return r.writeFile(ctx, ds, s, o)
 	case r.Write:
 		return files.write(ctx, filepath.Join(r.URI, "meta"), o)
 	case r.Out != "":
 		return files.write(ctx, r.Out, o)
 	}
 	return nil
+}
+
+// valueOptions returns the options of opening that change values, as text.
+func (r *StatsRequest) valueOptions() (string, error) {
+	o := r.Opening
+	if o.MemoryBudget = ""; o.Map != "" && !strings.HasPrefix(o.Map, "{") {
+		text, err := os.ReadFile(o.Map)
+		if err != nil {
+			return "", robocache.At(err, robocache.Where{"file": o.Map})
+		}
+		o.Map = string(text)
+	}
+	text, err := json.Marshal(struct {
+		Opening
+		HZ string
+	}{o, r.HZ})
+	if err != nil {
+		return "", robocache.Misuse("statistics", nil, "the options of opening").WithCause(err)
+	}
+	return string(text), nil
 }
 
 // writeFile writes the statistics to the file that the request names, if it names one.

@@ -103,6 +103,27 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 	return file, start
 }
 
+// NumbersIn returns the data file with the rows of an episode and the first row there, as the
+// episodes table lists them. exists reports whether a file exists. The result is "" if no file is
+// known.
+func (d *Dataset) NumbersIn(
+	episode int, exists func(name string) bool,
+) (name string, row int64) {
+	if episode < 0 || episode >= d.episodes.count() || d.episodes.isUnsure(episode) {
+		return "", 0
+	}
+	for _, template := range d.paths.data {
+		name, err := expandTemplate(template, d.dataPlace(d.episodes.file[episode]))
+		if err == nil {
+			name, err = store.CleanName(name)
+		}
+		if err == nil && exists(name) {
+			return name, d.episodes.start[episode]
+		}
+	}
+	return "", 0
+}
+
 // badEpisode returns why the rows of an episode cannot be read, or nil if nothing is known.
 func (t *tables) badEpisode(episode int) error {
 	if m := t.moved.Load(); m != nil {

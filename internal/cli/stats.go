@@ -18,14 +18,17 @@ func newStats() *cobra.Command {
 and of the images of every camera (scaled to [0,1], per channel). It prints them, writes them to a
 file, or stores them in the dataset.
 
---for openpi and --for gr00t count what these trainers count: the windows of actions, after the
-actions in --relative became relative to the state. --out is then the folder of their files:
-norm_stats.json, or stats.json and relative_stats.json.`,
+--for gives the statistics that a trainer computes itself. lerobot's stats.json has quantiles that
+are the mean of those of the episodes. openpi and gr00t count windows of actions, after the actions
+in --relative became relative to the state: norm_stats.json, or stats.json and relative_stats.json
+in the folder --out. all writes the files of all three into folders below --out, from one pass over
+the data. With --partials, the next run reads only new and changed episodes.`,
 		Example: `  robocache stats ./my_dataset
   robocache stats ./my_dataset --frames none --out stats.json
   robocache stats ./my_dataset --write
   robocache stats ./my_dataset --for openpi --relative 0-5 --out assets/my_dataset
-  robocache stats ./my_dataset --for gr00t --relative left_arm,right_arm --write`,
+  robocache stats ./my_dataset --for gr00t --relative left_arm,right_arm --write
+  robocache stats ./my_dataset --for all --frames none --out assets --partials ~/partials`,
 		Args: cobra.ExactArgs(1),
 	}
 	addOpening(c, &r.Opening)
@@ -48,7 +51,10 @@ norm_stats.json, or stats.json and relative_stats.json.`,
 			"leave out episodes that cannot be read (exit code 3) instead of failing",
 		)
 	flags := c.Flags()
-	flags.StringVar(&r.For, "for", "lerobot", "the trainer that reads them: lerobot, openpi, gr00t")
+	flags.StringVar(&r.For, "for", "",
+		"as a trainer computes them: lerobot, openpi, gr00t, all (default: exact, of all rows)")
+	flags.StringVar(&r.Partials, "partials", "",
+		"a folder that keeps what was read, so that the next run reads only new episodes")
 	flags.IntVar(
 		&r.Horizon,
 		"horizon",
@@ -66,7 +72,7 @@ norm_stats.json, or stats.json and relative_stats.json.`,
 	flags.StringVar(&r.State, "state", "", `the stream of the state (default "observation.state")`)
 	flags.StringVar(&r.Action, "action", "", `the stream of the action (default "action")`)
 	addEpisodes(c, &r.Episodes)
-	rejectEmpty(c, "frames")
+	rejectEmpty(c, "frames", "for", "partials")
 	return addRun(c, &r, verbs.Stats, func(w io.Writer, s *verbs.Statistics) {
 		if r.Out == "" && !r.Write {
 			printStats(w, s)

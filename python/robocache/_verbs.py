@@ -282,12 +282,13 @@ def stats(
         options: Flags of `robocache stats --help`, with _ in place of -. frames= selects the camera
             frames: "sampled" (default, LeRobot's choice), "all" or "none". out= writes a
             stats.json, write=True writes the statistics into the dataset. Others are keys=,
-            episodes=, skip_bad= and format=.
+            episodes=, skip_bad= and format=. **{"for": "all"} computes what trainers compute.
 
     Returns:
         {feature: {statistic: array}} in the shape of Dataset.stats: min, max, mean, std, q01 and so
         on as float64 arrays, and count as int64 of shape (1,). The statistics of cameras are in [0,
-        1] per channel, with shape (C, 1, 1).
+        1] per channel, with shape (C, 1, 1). For openpi, gr00t and all, the contents of their files
+        by name, with arrays in place of lists.
 
     Raises:
         NotFound: The dataset does not exist.
@@ -301,10 +302,14 @@ def stats(
                                   statistics=robocache.Statistics(values=values))
     """
     answer = run_verb("stats", [_checks.path_text(uri)], options, progress)
-    return {
-        k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()}
-        for k, one in answer.items()
-    }
+    return {k: _arrays_of(k, one) for k, one in answer.items()}
+
+
+def _arrays_of(name: str, value: Any) -> Any:
+    """Returns nested dicts with an array in place of each list."""
+    if isinstance(value, dict):
+        return {k: _arrays_of(k, v) for k, v in value.items()}
+    return np.array(value, np.int64 if name == "count" else np.float64)
 
 
 def _hub_environment() -> dict[str, str]:
