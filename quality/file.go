@@ -130,6 +130,7 @@ type tableMeta struct {
 	Version     int    `json:"version"`
 	Dataset     string `json:"dataset"`
 	Fingerprint string `json:"fingerprint"`
+	State       string `json:"state,omitempty"`
 	Frames      Frames `json:"frames"`
 	Timeless    bool   `json:"timeless,omitempty"`
 	// SketchPoints and SketchStates are those of the table.
@@ -142,14 +143,14 @@ type tableMeta struct {
 // meta returns the metadata of the table.
 func (t *Table) meta() tableMeta {
 	return tableMeta{
-		Version: metaVersion, Dataset: t.Dataset, Fingerprint: t.Fingerprint, Frames: t.Frames,
-		Timeless: t.Timeless, SketchPoints: t.SketchPoints, SketchStates: t.SketchStates,
+		Version: metaVersion, Dataset: t.Dataset, Fingerprint: t.Fingerprint, State: t.State,
+		Frames: t.Frames, Timeless: t.Timeless, SketchPoints: t.SketchPoints, SketchStates: t.SketchStates,
 	}
 }
 
 const (
 	metaKey     = "robocache_quality"
-	metaVersion = 1
+	metaVersion = 2
 )
 
 // EncodeParquet writes the table as Parquet, with sketches and hashes.
@@ -226,8 +227,8 @@ func readTable(ctx context.Context, s store.Store, name string) (_ *Table, _ str
 	var meta tableMeta
 	if err := json.Unmarshal([]byte(metadata[metaKey]), &meta); err != nil ||
 		meta.Version != metaVersion {
-		return nil, "", robocache.Malformed("quality", nil, "the file is no table of metrics").
-			WithHint("Run robocache quality again.")
+		return nil, "", robocache.Malformed("quality", nil, "the file is no table of metrics of this version").
+			WithHint("Run %s again.", robocache.Command("quality"))
 	}
 	return tableOf(columns, &meta)
 }
@@ -236,7 +237,7 @@ func readTable(ctx context.Context, s store.Store, name string) (_ *Table, _ str
 func tableOf(columns []sidecar.Column, meta *tableMeta) (*Table, string, error) {
 	t := &Table{
 		Columns: map[string][]float64{}, Dataset: meta.Dataset, Fingerprint: meta.Fingerprint,
-		Frames: meta.Frames, Timeless: meta.Timeless,
+		State: meta.State, Frames: meta.Frames, Timeless: meta.Timeless,
 		SketchPoints: meta.SketchPoints, SketchStates: meta.SketchStates,
 	}
 	for i := range columns {

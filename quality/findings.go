@@ -72,6 +72,11 @@ func Merge(parts []*Table) (*Table, error) {
 			return nil, robocache.Malformed("quality", nil,
 				"the shards were measured with different options")
 		}
+		if p.Fingerprint != all.Fingerprint || p.State != all.State {
+			return nil, robocache.Malformed("quality", nil,
+				"the dataset changed while its shards were measured").
+				WithHint("Plan the work again.")
+		}
 		for row := range p.Episodes {
 			places = append(places, place{p, row})
 		}

@@ -114,6 +114,9 @@ func newMeasurement(
 	if m.table.Fingerprint, err = flags.Fingerprint(ctx, ds); err != nil {
 		return nil, err
 	}
+	if m.table.State, err = flags.FilesState(ctx, ds); err != nil {
+		return nil, err
+	}
 	m.isDone = make([]bool, len(m.positions))
 	m.library = video.LibraryOf(ds)
 	m.counter = robocache.NewRowCounter(ds, m.positions, opt.Progress)

@@ -30,6 +30,7 @@ type Table struct {
 
 	Dataset     string // URI of the measured dataset, without secrets
 	Fingerprint string // of the measured dataset
+	State       string // of its files; "" if unknown
 	Frames      Frames // images that were measured
 	Timeless    bool   // whether seconds were computed from an assumed rate
 }
@@ -96,7 +97,8 @@ func (t *Table) copyRow(i int, o *Table, k int) {
 
 // copyHead copies the values that describe the whole table.
 func (t *Table) copyHead(o *Table) {
-	t.Dataset, t.Fingerprint, t.Frames, t.Timeless = o.Dataset, o.Fingerprint, o.Frames, o.Timeless
+	t.Dataset, t.Fingerprint, t.State = o.Dataset, o.Fingerprint, o.State
+	t.Frames, t.Timeless = o.Frames, o.Timeless
 	t.SketchPoints, t.SketchStates = o.SketchPoints, o.SketchStates
 }
 
