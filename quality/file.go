@@ -37,6 +37,7 @@ const (
 	errorColumn         = "error"
 	sketchColumn        = "sketch"
 	hashColumn          = "frame_hashes"
+	spanColumn          = "spans"
 )
 
 // SidecarOf returns the URI of the table that belongs to a dataset. isFile reports that the dataset
@@ -108,7 +109,7 @@ func writeTable(
 	return w.Commit()
 }
 
-// Fields returns all columns in the order of the file, without sketches and hashes.
+// Fields returns all columns in the order of the file, without spans, sketches and hashes.
 func (t *Table) Fields() []sidecar.Column {
 	out := []sidecar.Column{
 		{Name: episodeColumn, Integers: t.Episodes},
@@ -158,6 +159,11 @@ func (t *Table) EncodeParquet(w io.Writer) error { return t.encodePart(w, "") }
 
 func (t *Table) encodePart(w io.Writer, settings string) error {
 	columns := t.Fields()
+	if len(t.Spans) > 0 {
+		columns = append(columns, sidecar.Column{
+			Name: spanColumn, Vectors: t.Spans, Width: 2 * len(timedMetrics()),
+		})
+	}
 	if t.SketchWidth > 0 {
 		columns = append(columns, sidecar.Column{
 			Name: sketchColumn, Vectors: t.Sketches, Width: t.SketchWidth,
@@ -255,6 +261,8 @@ func tableOf(columns []sidecar.Column, meta *tableMeta) (*Table, string, error) 
 			t.SourceEpisodes = c.Integers
 		case errorColumn:
 			t.Errors = c.Texts
+		case spanColumn:
+			t.Spans = c.Vectors
 		case sketchColumn:
 			t.Sketches, t.SketchWidth = c.Vectors, c.Width
 		case hashColumn:
