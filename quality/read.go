@@ -239,11 +239,18 @@ func (r *reader) buildSignal(
 				continue
 			}
 			v := r.floats(len(own[c]))
+			isFinite := true
 			for i, raw := range own[c] {
-				v[i] = (raw - scale.Low) / width
+				scaled := (raw - scale.Low) / width
+				v[i] = scaled
+				isFinite = isFinite && scaled-scaled == 0
 			}
-			x.countValues(own[c])
-			fillGaps(v)
+			if isFinite {
+				x.values += len(v)
+			} else {
+				x.countValues(own[c])
+				fillGaps(v)
+			}
 			if isConstant(v) {
 				s.dead++
 			}

@@ -136,12 +136,27 @@ func stillRows(s *signal, grippers [][]float64) []bool {
 	still := slices.Repeat([]bool{true}, n)
 	w := min(max(1, int(math.Round(stillWindow/s.period))), max(1, n/2))
 	mark := func(columns [][]float64, limit func(seconds float64) float64) {
+		atEnd := func(v []float64, i int) {
+			from, to := max(0, i-w), min(n-1, i+w)
+			if math.Abs(v[to]-v[from]) > limit(s.period*float64(to-from)) {
+				still[i] = false
+			}
+		}
+		inner := limit(s.period * float64(2*w)) // of all rows between the ends
 		for _, v := range columns {
-			for i := range n {
-				from, to := max(0, i-w), min(n-1, i+w)
-				if math.Abs(v[to]-v[from]) > limit(s.period*float64(to-from)) {
-					still[i] = false
+			for i := range min(w, n) {
+				atEnd(v, i)
+			}
+			if n > 2*w {
+				marks, before := still[w:n-w], v[:n-2*w]
+				for i, after := range v[2*w : n] {
+					if math.Abs(after-before[i]) > inner {
+						marks[i] = false
+					}
 				}
+			}
+			for i := max(w, n-w); i < n; i++ {
+				atEnd(v, i)
 			}
 		}
 	}
