@@ -164,8 +164,8 @@ func TestAnnotateStyles(t *testing.T) {
 		}
 	}
 	events := []string{
-		`vqa user "where?" ` + camera, `vqa assistant "there" ` + camera,
-		`trace assistant "[[1, 2]]" ` + camera, `interjection user "stop"`,
+		`interjection user "stop"`, `trace assistant "[[1, 2]]" ` + camera,
+		`vqa assistant "there" ` + camera, `vqa user "where?" ` + camera,
 	}
 	if got := texts(write.LanguageEvents, 1); !slices.Equal(got, events) {
 		t.Errorf("events %q", got)
@@ -184,9 +184,11 @@ func TestAnnotateStyles(t *testing.T) {
 		"0,3,a,task_aug,,\n":                                         "whole episode",
 		"0,1,a,trace,," + camera + "\n0,1,b,trace,," + camera + "\n": "overlaps",
 	} {
-		_, err := edit.Run(t.Context(), &edit.Request{Sources: []string{set}, DryRun: true,
+		_, err := edit.Run(t.Context(), &edit.Request{
+			Sources: []string{set}, DryRun: true,
 			Verbs: []edit.Verb{{Verb: "annotate", From: annotationFile(t, "a.csv",
-				"episode,from,text,style,role,camera\n"+line)}}})
+				"episode,from,text,style,role,camera\n"+line)}},
+		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", line, err, want)
 		}

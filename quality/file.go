@@ -144,8 +144,14 @@ type tableMeta struct {
 // meta returns the metadata of the table.
 func (t *Table) meta() tableMeta {
 	return tableMeta{
-		Version: metaVersion, Dataset: t.Dataset, Fingerprint: t.Fingerprint, State: t.State,
-		Frames: t.Frames, Timeless: t.Timeless, SketchPoints: t.SketchPoints, SketchStates: t.SketchStates,
+		Version:      metaVersion,
+		Dataset:      t.Dataset,
+		Fingerprint:  t.Fingerprint,
+		State:        t.State,
+		Frames:       t.Frames,
+		Timeless:     t.Timeless,
+		SketchPoints: t.SketchPoints,
+		SketchStates: t.SketchStates,
 	}
 }
 

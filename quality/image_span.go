@@ -7,7 +7,7 @@ import "math"
 // glitches the first, and the frame of the largest jump.
 func (m *cameraMeter) spans(x *recording) map[string]span {
 	at := func(i int, r run) span {
-		return m.spanOf(x, run{i, min(i+1, r.to)})
+		return m.spanOfFrames(x, run{i, min(i+1, r.to)})
 	}
 	all := run{0, len(m.facts)}
 	unchanged := unchangedFrames(m.facts, x)
@@ -20,7 +20,7 @@ func (m *cameraMeter) spans(x *recording) map[string]span {
 		for _, r := range runsOf(flags) {
 			found = longerRun(found, r)
 		}
-		return m.spanOf(x, found)
+		return m.spanOfFrames(x, found)
 	}
 	first := noSpan
 	for i := len(m.facts) - 1; i > 0; i-- {
@@ -34,7 +34,7 @@ func (m *cameraMeter) spans(x *recording) map[string]span {
 	}
 	repeated := noSpan
 	for _, r := range repeatedRuns(unchanged) {
-		repeated = m.spanOf(x, r)
+		repeated = m.spanOfFrames(x, r)
 		break
 	}
 	return map[string]span{
@@ -50,8 +50,8 @@ func (m *cameraMeter) spans(x *recording) map[string]span {
 	}
 }
 
-// spanOf returns the time of a run of frames: from the first of them to the frame after the last.
-func (m *cameraMeter) spanOf(x *recording, r run) span {
+// spanOfFrames returns the time of a run of frames: from the first of them to the frame after the last.
+func (m *cameraMeter) spanOfFrames(x *recording, r run) span {
 	if r.from >= r.to {
 		return noSpan
 	}

@@ -118,7 +118,8 @@ func TestStaleQualityTable(t *testing.T) {
 	rewriteData(t, folder)
 	for _, hz := range []string{"", "10"} {
 		err := search(hz)
-		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "another state") ||
+		if !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "another state") ||
 			!strings.Contains(err.Error(), "robocache quality") {
 			t.Errorf("hz %q: %v", hz, err)
 		}
@@ -138,9 +139,10 @@ func TestQualityCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "file", "q.parquet")
-	r := &QualityRequest{URI: "synth://arm?episodes=2", Out: out}
+	r := &QualityRequest{URI: "synth://heterogeneous?episodes=2&cap=5", Out: out}
 	_, err := MeasureQuality(t.Context(), r, Observer{})
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--out") {
+	if !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "Name a file in another folder") {
 		t.Error(err)
 	}
 }

@@ -64,7 +64,11 @@ func TestDiffOfPair(t *testing.T) {
 	if a, _ := s.do("GET", "/api/diff?episode=3", nil, nil); a.StatusCode != 404 {
 		t.Errorf("an unknown episode: %s", a.Status)
 	}
-	if a, _ := serve(t, Options{}, before).do("GET", "/api/diff?episode=0", nil, nil); a.StatusCode !=
+	if a, _ := serve(
+		t,
+		Options{},
+		before,
+	).do("GET", "/api/diff?episode=0", nil, nil); a.StatusCode !=
 		404 {
 		t.Errorf("one dataset: %s", a.Status)
 	}
@@ -74,8 +78,10 @@ func TestDiffOfPair(t *testing.T) {
 func TestDiffOnThePage(t *testing.T) {
 	before, after := editedPair(t)
 	p := serve(t, Options{}, before, after).browse("e=2")
-	p.wait("document.querySelector('#diff-title').textContent.includes('episode 2 of A is changed " +
-		"in episode 1 of B')")
+	p.wait(
+		"document.querySelector('#diff-title').textContent.includes('episode 2 of A is changed " +
+			"in episode 1 of B')",
+	)
 	p.wait("document.querySelector('#diff').textContent.includes('5 rows removed at the head')")
 	if !eval[bool](p, "document.querySelector('#diff-box').open") {
 		t.Error("the differences are folded")

@@ -78,7 +78,12 @@ func printDiff(w io.Writer, r *diff.Report) {
 	})
 	listSome(w, r.Changed, changeText)
 	listSome(w, r.Statistics, func(s diff.Statistic) string {
-		return fmt.Sprintf("statistics of %s: %s differs%s", s.Key, s.Name, diff.ByText(s.MaxDifference))
+		return fmt.Sprintf(
+			"statistics of %s: %s differs%s",
+			s.Key,
+			s.Name,
+			diff.ByText(s.MaxDifference),
+		)
 	})
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "note: %s\n", note)
