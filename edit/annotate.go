@@ -31,29 +31,53 @@ type Annotation struct {
 	ToS     *float64 `json:"to_s,omitempty"`
 	Text    string   `json:"text,omitempty"`  // default: Verb.Text
 	Style   string   `json:"style,omitempty"` // default: Verb.Key
-	line    int      // line of a CSV file; 0 if the annotation is not from one
+	// Role is user or assistant, of texts at single rows; default: that of the style.
+	Role string `json:"role,omitempty"`
+	// Camera is the key of the camera to which the text refers. Styles vqa and trace need one.
+	Camera string `json:"camera,omitempty"`
+	line   int    // line of a CSV file; 0 if the annotation is not from one
 }
 
 // Language is a text of rows [From, To) of the source episode.
 type Language struct {
-	Style string `json:"style"`
-	From  int    `json:"from"`
-	To    int    `json:"to"`
-	Text  string `json:"text"`
+	Style  string `json:"style"`
+	Role   string `json:"role,omitempty"` // "": that of the style
+	Camera string `json:"camera,omitempty"`
+	From   int    `json:"from"`
+	To     int    `json:"to"`
+	Text   string `json:"text"`
 }
 
 // languageStyle describes a style of LeRobot's language columns.
-type languageStyle struct{ column, role string }
-
-// languageStyles are the styles that annotate writes. LeRobot's styles that refer to a camera are
-// left out.
-var languageStyles = map[string]languageStyle{
-	"subtask":      {write.LanguagePersistent, "assistant"},
-	"plan":         {write.LanguagePersistent, "assistant"},
-	"memory":       {write.LanguagePersistent, "assistant"},
-	"motion":       {write.LanguagePersistent, "assistant"},
-	"interjection": {write.LanguageEvents, "user"},
+type languageStyle struct {
+	column, role string // role "": each text names its own
+	hasCamera    bool   // the texts refer to a camera
+	isWhole      bool   // the texts are alternatives for the whole episode
 }
+
+// isEvent reports whether the texts of the style belong to single rows.
+func (s *languageStyle) isEvent() bool { return s.column == write.LanguageEvents }
+
+// languageStyles are the styles of LeRobot's language columns.
+var languageStyles = map[string]languageStyle{
+	"subtask":      {column: write.LanguagePersistent, role: assistantRole},
+	"plan":         {column: write.LanguagePersistent, role: assistantRole},
+	"memory":       {column: write.LanguagePersistent, role: assistantRole},
+	"motion":       {column: write.LanguagePersistent, role: assistantRole},
+	"task_aug":     {column: write.LanguagePersistent, role: userRole, isWhole: true},
+	"interjection": {column: write.LanguageEvents, role: userRole},
+	"vqa":          {column: write.LanguageEvents, hasCamera: true},
+	"trace":        {column: write.LanguageEvents, role: assistantRole, hasCamera: true},
+}
+
+// Roles of texts.
+const (
+	userRole      = "user"
+	assistantRole = "assistant"
+)
+
+// cameraPrefix begins the key of every camera to which texts of LeRobot refer.
+const cameraPrefix = "observation.images."
 
 // annotateRows adds texts about ranges of rows to the plan.
 func (e *editor) annotateRows(ctx context.Context, v *Verb) error {
@@ -154,10 +178,13 @@ func (e *editor) resolveAnnotation(
 	if position, err = info.EpisodePosition(a.Episode); err != nil {
 		return 0, x, err
 	}
+	if err := x.addView(&style, a, e.cameraKeys(position)); err != nil {
+		return 0, x, err
+	}
 	p := &e.plan.Episodes[position]
 	n := p.To - p.From
 	from, to := 0, n
-	if style.column == write.LanguageEvents {
+	if style.isEvent() {
 		to = -1 // means that no end is given
 	}
 	resolveBound := func(rows *int, seconds *float64, at *int) error {
@@ -189,19 +216,71 @@ func (e *editor) resolveAnnotation(
 		return 0, x, misuse(nil, fmt.Sprintf("rows %d to %d of %d", from, to, n),
 			"from is less than to, and to is not included")
 	}
+	if style.isWhole && (from > 0 || to < n) {
+		return 0, x, misuse(nil, fmt.Sprintf("rows %d to %d of %d for the style %s", from, to, n,
+			x.Style), "Leave out the range: the texts are alternatives for the whole episode.")
+	}
 	x.From, x.To = p.From+from, p.From+to
 	return position, x, nil
 }
 
-// checkOverlaps returns an error if two ranges of one style of an episode overlap. It sorts all by
-// style and first row.
+// cameraKeys returns the cameras of a planned episode to which texts can refer.
+func (e *editor) cameraKeys(position int) (keys []string) {
+	source := e.plan.Episodes[position].Source
+	for _, k := range e.plan.Keys {
+		if source >= len(k.From) || !strings.HasPrefix(k.Key, cameraPrefix) {
+			continue
+		}
+		f := e.srcs[source].Info().Feature(k.From[source])
+		if f != nil && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
+}
+
+// addView sets the role and the camera of a text. cameras are those of the episode.
+func (x *Language) addView(style *languageStyle, a *Annotation, cameras []string) error {
+	x.Role, x.Camera = a.Role, a.Camera
+	roles := []string{userRole, assistantRole}
+	switch {
+	case a.Role != "" && !slices.Contains(roles, a.Role):
+		return misuse(nil, "no role "+strconv.Quote(a.Role), robocache.Nearest(a.Role, roles))
+	case a.Role != "" && !style.isEvent():
+		return misuse(nil, "texts of the style "+x.Style+" have the role "+style.role,
+			"Leave out the role.")
+	case a.Role == "" && style.role == "":
+		return misuse(nil, "the style "+x.Style+" needs a role",
+			"Add a column role: user for a question, assistant for its answer.")
+	case a.Camera != "" && !style.hasCamera:
+		return misuse(nil, "texts of the style "+x.Style+" refer to no camera",
+			"Leave out the camera.")
+	case !style.hasCamera:
+		return nil
+	}
+	switch {
+	case slices.Contains(cameras, a.Camera):
+		return nil
+	case a.Camera == "":
+		return misuse(nil, "the style "+x.Style+" needs a camera",
+			"Add a column camera with one of: "+strings.Join(cameras, ", "))
+	}
+	return misuse(robocache.Where{"stream": a.Camera},
+		"there is no camera of this name that begins with "+cameraPrefix,
+		robocache.Nearest(a.Camera, cameras))
+}
+
+// checkOverlaps returns an error if two ranges of one style, role and camera of an episode overlap.
+// It sorts all by these and the first row.
 func checkOverlaps(all []resolvedAnnotation, list []Annotation) error {
 	slices.SortStableFunc(all, func(x, y resolvedAnnotation) int {
-		return cmp.Or(strings.Compare(x.Style, y.Style), cmp.Compare(x.From, y.From))
+		return cmp.Or(strings.Compare(x.Style, y.Style), strings.Compare(x.Role, y.Role),
+			strings.Compare(x.Camera, y.Camera), cmp.Compare(x.From, y.From))
 	})
 	for i := 1; i < len(all); i++ {
 		before, x := all[i-1], all[i]
-		if x.Style != before.Style || x.From >= before.To {
+		isOther := x.Style != before.Style || x.Role != before.Role || x.Camera != before.Camera
+		if isOther || x.From >= before.To || languageStyles[x.Style].isWhole {
 			continue
 		}
 		other := list[before.item].inputLocation(before.item)
@@ -304,7 +383,9 @@ func annotationsOf(all []listedAnnotation) ([]Annotation, error) {
 }
 
 // annotationColumns are the columns of a CSV file.
-var annotationColumns = []string{"episode", "from", "to", "from_s", "to_s", "text", "style"}
+var annotationColumns = []string{
+	"episode", "from", "to", "from_s", "to_s", "text", "style", "role", "camera",
+}
 
 // malformedCSV returns the error for a line that is not valid CSV.
 func malformedCSV(r *csv.Reader, err error) error {
@@ -332,6 +413,12 @@ func parseCSVLine(header, record []string) (a Annotation, err error) {
 			continue
 		case "style":
 			a.Style = text
+			continue
+		case "role":
+			a.Role = text
+			continue
+		case "camera":
+			a.Camera = text
 			continue
 		case "from_s", "to_s":
 			seconds, err = strconv.ParseFloat(text, 64)

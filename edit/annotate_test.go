@@ -1,6 +1,7 @@
 package edit_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -111,6 +113,85 @@ func TestAnnotateOtherFormats(t *testing.T) {
 		edit.Verb{Verb: "trim", From: "2r", Choice: edit.Choice{Episodes: "1"}})
 	if got := spans(t, out, 1); report.Format != "lerobot" || got != "0-1 , 1-5 close, 5-28 " {
 		t.Errorf("%s: %s", report.Format, got)
+	}
+}
+
+// The styles of questions about images, traces and other words for the task have LeRobot's form.
+func TestAnnotateStyles(t *testing.T) {
+	set := filepath.Join(t.TempDir(), "set")
+	opt := synth.Options{Episodes: 2, Cameras: 1, Seconds: 1, Codec: "png"}
+	if _, err := synth.Write(t.Context(), set, opt); err != nil {
+		t.Fatal(err)
+	}
+	camera := ""
+	for _, f := range open(t, set).Info().Features {
+		if strings.HasPrefix(f.Key, "observation.images.") {
+			camera = f.Key
+		}
+	}
+	csv := annotationFile(t, "a.csv", "episode,from,text,style,role,camera\n"+
+		"0,,grab it,task_aug,,\n0,,take it,task_aug,,\n"+
+		"0,4,where?,vqa,user,"+camera+"\n0,4,there,vqa,assistant,"+camera+"\n"+
+		"0,4,\"[[1, 2]]\",trace,,"+camera+"\n0,4,stop,interjection,,\n")
+	out, _ := run(t, set, edit.Verb{Verb: "annotate", From: csv})
+	// A trim keeps the words for the task, and moves the events.
+	out, _ = run(t, out, edit.Verb{Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "0"}})
+	texts := func(key string, row int) (got []string) {
+		text, err := open(t, out).Text(t.Context(), key, robocache.RowsOf(0, row, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var items []write.LanguageItem
+		if err := json.Unmarshal([]byte(text[0]), &items); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range items {
+			about := fmt.Sprintf("%s %s %q", *x.Style, *x.Role, *x.Content)
+			if x.Camera != nil {
+				about += " " + *x.Camera
+			}
+			if x.Timestamp != nil {
+				about += fmt.Sprint(" ", *x.Timestamp)
+			}
+			got = append(got, about)
+		}
+		return got
+	}
+	words := []string{`task_aug user "grab it" 0`, `task_aug user "take it" 0`}
+	for _, row := range []int{0, 9} {
+		if got := texts(write.LanguagePersistent, row); !slices.Equal(got, words) {
+			t.Errorf("row %d: %q", row, got)
+		}
+	}
+	events := []string{
+		`interjection user "stop"`, `trace assistant "[[1, 2]]" ` + camera,
+		`vqa assistant "there" ` + camera, `vqa user "where?" ` + camera,
+	}
+	if got := texts(write.LanguageEvents, 1); !slices.Equal(got, events) {
+		t.Errorf("events %q", got)
+	}
+	if got := texts(write.LanguageEvents, 2); len(got) > 0 {
+		t.Errorf("events of the next row: %q", got)
+	}
+	for line, want := range map[string]string{
+		"0,0,a,vqa,user,\n":                                          "needs a camera",
+		"0,0,a,vqa,user,observation.images.x\n":                      "no camera of this name",
+		"0,0,a,vqa,user,action\n":                                    "no camera of this name",
+		"0,0,a,vqa,," + camera + "\n":                                "needs a role",
+		"0,0,a,vqa,robot," + camera + "\n":                           "no role",
+		"0,0,a,subtask,,x\n":                                         "refer to no camera",
+		"0,0,a,subtask,user,\n":                                      "have the role",
+		"0,3,a,task_aug,,\n":                                         "whole episode",
+		"0,1,a,trace,," + camera + "\n0,1,b,trace,," + camera + "\n": "overlaps",
+	} {
+		_, err := edit.Run(t.Context(), &edit.Request{
+			Sources: []string{set}, DryRun: true,
+			Verbs: []edit.Verb{{Verb: "annotate", From: annotationFile(t, "a.csv",
+				"episode,from,text,style,role,camera\n"+line)}},
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", line, err, want)
+		}
 	}
 }
 

@@ -37,6 +37,12 @@ func (v *planDataset) applyLanguage(key string, rows []robocache.Row, texts []st
 			texts[i] = changed // all rows of an episode have the same list
 			continue
 		}
+		for _, x := range p.Language {
+			if x.Camera != "" && v.info.Feature(x.Camera) == nil {
+				return misuse(robocache.Where{"stream": x.Camera},
+					"texts refer to a camera that the result lacks", "Annotate after other edits.")
+			}
+		}
 		var items []write.LanguageItem
 		if texts[i] != "" {
 			if err := json.Unmarshal([]byte(texts[i]), &items); err != nil {
@@ -76,10 +82,14 @@ func (p *Episode) persistentItems(source []write.LanguageItem, fps float64) []wr
 	for i, x := range ranges {
 		style := languageStyles[x.Style]
 		from, to := max(x.From, p.From), min(x.To, p.To)
-		if style.column != write.LanguagePersistent || from >= to {
+		if style.isEvent() || from >= to {
 			continue
 		}
 		begin, end := timeOf(from), timeOf(to)
+		if style.isWhole {
+			out = append(out, x.newItem(x.Text, &begin))
+			continue
+		}
 		out = slices.DeleteFunc(out, func(y write.LanguageItem) bool {
 			return y.Style != nil && *y.Style == x.Style && y.Timestamp != nil &&
 				*y.Timestamp >= begin && *y.Timestamp < end
@@ -90,10 +100,10 @@ func (p *Episode) persistentItems(source []write.LanguageItem, fps float64) []wr
 			return y.Style != nil && *y.Style == x.Style && y.Timestamp != nil &&
 				*y.Timestamp == end
 		})
-		out = append(out, newItem(x.Style, style.role, x.Text, &begin))
+		out = append(out, x.newItem(x.Text, &begin))
 		if !isFollowed { // LeRobot's texts stay active until the next one of their style
 			text := write.ActiveText(kept, x.Style, end)
-			out = append(out, newItem(x.Style, style.role, text, &end))
+			out = append(out, x.newItem(text, &end))
 		}
 	}
 	slices.SortStableFunc(out, func(x, y write.LanguageItem) int {
@@ -140,16 +150,21 @@ func (p *Episode) eventItems(source []write.LanguageItem, row int) []write.Langu
 	out := slices.DeleteFunc(slices.Clone(source), p.isReplaced)
 	for _, x := range p.Language {
 		style := languageStyles[x.Style]
-		if style.column == write.LanguageEvents && x.From == row {
-			out = append(out, newItem(x.Style, style.role, x.Text, nil))
+		if style.isEvent() && x.From == row {
+			out = append(out, x.newItem(x.Text, nil))
 		}
 	}
 	return out
 }
 
-// newItem returns an item of a language column.
-func newItem(style, role, text string, seconds *float64) write.LanguageItem {
-	return write.LanguageItem{Role: &role, Content: &text, Style: &style, Timestamp: seconds}
+// newItem returns an item of a language column. seconds is nil for an event.
+func (x Language) newItem(text string, seconds *float64) write.LanguageItem {
+	role := cmp.Or(x.Role, languageStyles[x.Style].role)
+	item := write.LanguageItem{Role: &role, Content: &text, Style: &x.Style, Timestamp: seconds}
+	if x.Camera != "" {
+		item.Camera = &x.Camera
+	}
+	return item
 }
 
 // timestampOf returns the timestamp of an item, or 0.

@@ -118,12 +118,16 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
+		state, err := flags.FilesState(ctx, ds)
+		if err != nil {
+			return nil, err
+		}
 		p.Sources = append(p.Sources, Source{
 			URI:         robocache.Redact(info.URI),
 			Format:      info.Format,
 			Version:     info.Version,
 			Fingerprint: fingerprint,
-			State:       flags.FilesState(ctx, ds),
+			State:       state,
 			Episodes:    info.Episodes,
 			Frames:      info.Frames,
 		})

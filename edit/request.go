@@ -225,11 +225,11 @@ func checkUnchanged(ctx context.Context, ds robocache.Dataset, planned Source, u
 	if err != nil {
 		return err
 	}
-	isSame := fingerprint == planned.Fingerprint
-	if isSame && planned.State != "" {
-		isSame = flags.FilesState(ctx, ds) == planned.State
+	state, err := flags.FilesState(ctx, ds)
+	if err != nil {
+		return err
 	}
-	if isSame {
+	if fingerprint == planned.Fingerprint && (planned.State == "" || state == planned.State) {
 		return nil
 	}
 	return robocache.Misuse(
@@ -237,7 +237,7 @@ func checkUnchanged(ctx context.Context, ds robocache.Dataset, planned Source, u
 		robocache.Where{"dataset": uri},
 		"the dataset is not the one that was planned, or its files were changed since: "+
 			"fingerprint",
-	).Expected(planned.Fingerprint+" "+planned.State, fingerprint+" "+flags.FilesState(ctx, ds)).
+	).Expected(planned.Fingerprint+" "+planned.State, fingerprint+" "+state).
 		WithHint("plan again")
 }
 

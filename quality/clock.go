@@ -31,6 +31,25 @@ func (c *clock) stepsOf() (steps []int64, median int64, ok bool) {
 	return c.steps, c.median, c.steps != nil && c.median > 0
 }
 
+// markStep marks the step of all clocks with the largest score, which must be above 0.
+func (x *recording) markStep(score func(step, median int64) int64) {
+	most := int64(0)
+	for i := range x.clocks {
+		c := &x.clocks[i]
+		for k, step := range c.steps {
+			if v := score(step, c.median); v > most {
+				most = v
+				x.span = x.spanOf(min(c.times[k], c.times[k+1]), max(c.times[k], c.times[k+1]))
+			}
+		}
+	}
+}
+
+// spanOf returns the part of the episode between two timestamps.
+func (x *recording) spanOf(from, to int64) span {
+	return span{float64(from-x.start) / 1e9, float64(to-x.start) / 1e9}
+}
+
 // countSteps returns the number of steps of all clocks for which counts is true; NaN without steps.
 func (x *recording) countSteps(counts func(step int64) bool) float64 {
 	n := math.NaN()

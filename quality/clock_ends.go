@@ -13,7 +13,8 @@ var lateStartMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.endSpread(func(times []int64) int64 { return times[0] })
 	},
-	rule: &rule{code: "late-start", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
+	isTimed: true,
+	rule:    &rule{code: "late-start", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
 }
 
 // earlyEndMetric is the time from the last timestamp of the earliest stream to the one of the
@@ -27,11 +28,12 @@ var earlyEndMetric = metric{
 	measure: func(x *recording) float64 {
 		return x.endSpread(func(times []int64) int64 { return times[len(times)-1] })
 	},
-	rule: &rule{code: "early-end", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
+	isTimed: true,
+	rule:    &rule{code: "early-end", spread: 4.5, floor: 0.1, share: 0.5, hint: hintClock},
 }
 
 // endSpread returns the seconds between the smallest and the largest value of end over all clocks
-// with a rate; NaN for fewer than two clocks.
+// with a rate, and marks the time between them; NaN for fewer than two clocks.
 func (x *recording) endSpread(end func(times []int64) int64) float64 {
 	low, high, count := int64(math.MaxInt64), int64(math.MinInt64), 0
 	for i := range x.clocks {
@@ -42,6 +44,9 @@ func (x *recording) endSpread(end func(times []int64) int64) float64 {
 	}
 	if count < 2 {
 		return math.NaN()
+	}
+	if high > low {
+		x.span = x.spanOf(low, high)
 	}
 	return float64(high-low) / 1e9
 }

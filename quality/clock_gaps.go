@@ -9,6 +9,12 @@ var gapsMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
+		x.markStep(func(step, median int64) int64 {
+			if 2*step > 3*median {
+				return step
+			}
+			return 0
+		})
 		return x.sumOf(func(steps []int64, median int64) float64 {
 			missing := int64(0)
 			for _, s := range steps {
@@ -19,7 +25,8 @@ var gapsMetric = metric{
 			return float64(missing)
 		})
 	},
-	rule: &rule{code: "gap", spread: 4.5, floor: 0.5, share: 0.5, hint: hintClock},
+	isTimed: true,
+	rule:    &rule{code: "gap", spread: 4.5, floor: 0.5, share: 0.5, hint: hintClock},
 }
 
 // longestGapMetric is the longest step between timestamps of a clock.
@@ -48,9 +55,16 @@ var duplicatedTimesMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
+		x.markStep(func(step, _ int64) int64 {
+			if step == 0 {
+				return 1
+			}
+			return 0
+		})
 		return x.countSteps(func(step int64) bool { return step == 0 })
 	},
-	rule: &rule{code: "duplicated-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
+	isTimed: true,
+	rule:    &rule{code: "duplicated-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
 }
 
 // backwardTimesMetric is the number of timestamps before the one before, in all clocks.
@@ -61,7 +75,9 @@ var backwardTimesMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
+		x.markStep(func(step, _ int64) int64 { return max(0, -step) })
 		return x.countSteps(func(step int64) bool { return step < 0 })
 	},
-	rule: &rule{code: "backward-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
+	isTimed: true,
+	rule:    &rule{code: "backward-timestamps", spread: 4.5, floor: 0.5, hint: hintClock},
 }

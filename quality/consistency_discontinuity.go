@@ -31,9 +31,14 @@ var discontinuitiesMetric = metric{
 				jumps[i] = jumps[i] || step > limit && step > 2*around
 			}
 		}
-		return float64(len(runsOf(jumps)))
+		runs := runsOf(jumps)
+		if len(runs) > 0 {
+			x.markRows(x.motion, run{runs[0].from - 1, runs[len(runs)-1].to})
+		}
+		return float64(len(runs))
 	},
-	rule: &rule{code: "discontinuity", spread: 4.5, floor: 0.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "discontinuity", spread: 4.5, floor: 0.5, hint: hintLook},
 }
 
 // largestJumpMetric is the largest third difference of a channel of the state, in ranges: small for
@@ -51,12 +56,16 @@ var largestJumpMetric = metric{
 		most := 0.0
 		for _, v := range x.motion.columns {
 			for i := 3; i < len(v); i++ {
-				most = max(most, math.Abs(v[i]-v[i-3]-3*(v[i-1]-v[i-2])))
+				if d := math.Abs(v[i] - v[i-3] - 3*(v[i-1]-v[i-2])); d > most {
+					most = d
+					x.markRows(x.motion, run{i - 2, i})
+				}
 			}
 		}
 		return most
 	},
-	rule: &rule{code: "jump", spread: 4.5, floor: 0.01, share: 0.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "jump", spread: 4.5, floor: 0.01, share: 0.5, hint: hintLook},
 }
 
 // quickQuantile returns the quantile q of v, rounded to a value of v, and reorders v.

@@ -22,13 +22,15 @@ var frozenStateMetric = metric{
 				same[i] = same[i] && !rests
 			}
 		}
-		longest := 0
+		var longest run
 		for _, r := range runsOf(same) {
-			longest = max(longest, r.to-r.from)
+			longest = longerRun(longest, r)
 		}
-		return float64(longest) * s.period
+		x.markRows(s, longest)
+		return float64(longest.to-longest.from) * s.period
 	},
-	rule: &rule{code: "frozen-state", spread: 4.5, floor: 0.1, rows: 3.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "frozen-state", spread: 4.5, floor: 0.1, rows: 3.5, hint: hintLook},
 }
 
 // sameAsBefore reports for each row whether all columns have the value of the row before.

@@ -37,6 +37,7 @@ const (
 	errorColumn         = "error"
 	sketchColumn        = "sketch"
 	hashColumn          = "frame_hashes"
+	spanColumn          = "spans"
 )
 
 // SidecarOf returns the URI of the table that belongs to a dataset. isFile reports that the dataset
@@ -108,7 +109,7 @@ func writeTable(
 	return w.Commit()
 }
 
-// Fields returns all columns in the order of the file, without sketches and hashes.
+// Fields returns all columns in the order of the file, without spans, sketches and hashes.
 func (t *Table) Fields() []sidecar.Column {
 	out := []sidecar.Column{
 		{Name: episodeColumn, Integers: t.Episodes},
@@ -130,6 +131,7 @@ type tableMeta struct {
 	Version     int    `json:"version"`
 	Dataset     string `json:"dataset"`
 	Fingerprint string `json:"fingerprint"`
+	State       string `json:"state,omitempty"`
 	Frames      Frames `json:"frames"`
 	Timeless    bool   `json:"timeless,omitempty"`
 	// SketchPoints and SketchStates are those of the table.
@@ -142,14 +144,20 @@ type tableMeta struct {
 // meta returns the metadata of the table.
 func (t *Table) meta() tableMeta {
 	return tableMeta{
-		Version: metaVersion, Dataset: t.Dataset, Fingerprint: t.Fingerprint, Frames: t.Frames,
-		Timeless: t.Timeless, SketchPoints: t.SketchPoints, SketchStates: t.SketchStates,
+		Version:      metaVersion,
+		Dataset:      t.Dataset,
+		Fingerprint:  t.Fingerprint,
+		State:        t.State,
+		Frames:       t.Frames,
+		Timeless:     t.Timeless,
+		SketchPoints: t.SketchPoints,
+		SketchStates: t.SketchStates,
 	}
 }
 
 const (
 	metaKey     = "robocache_quality"
-	metaVersion = 1
+	metaVersion = 2
 )
 
 // EncodeParquet writes the table as Parquet, with sketches and hashes.
@@ -157,6 +165,11 @@ func (t *Table) EncodeParquet(w io.Writer) error { return t.encodePart(w, "") }
 
 func (t *Table) encodePart(w io.Writer, settings string) error {
 	columns := t.Fields()
+	if len(t.Spans) > 0 {
+		columns = append(columns, sidecar.Column{
+			Name: spanColumn, Vectors: t.Spans, Width: 2 * len(timedMetrics()),
+		})
+	}
 	if t.SketchWidth > 0 {
 		columns = append(columns, sidecar.Column{
 			Name: sketchColumn, Vectors: t.Sketches, Width: t.SketchWidth,
@@ -226,8 +239,8 @@ func readTable(ctx context.Context, s store.Store, name string) (_ *Table, _ str
 	var meta tableMeta
 	if err := json.Unmarshal([]byte(metadata[metaKey]), &meta); err != nil ||
 		meta.Version != metaVersion {
-		return nil, "", robocache.Malformed("quality", nil, "the file is no table of metrics").
-			WithHint("Run robocache quality again.")
+		return nil, "", robocache.Malformed("quality", nil, "the file is no table of metrics of this version").
+			WithHint("Run %s again.", robocache.Command("quality"))
 	}
 	return tableOf(columns, &meta)
 }
@@ -236,7 +249,7 @@ func readTable(ctx context.Context, s store.Store, name string) (_ *Table, _ str
 func tableOf(columns []sidecar.Column, meta *tableMeta) (*Table, string, error) {
 	t := &Table{
 		Columns: map[string][]float64{}, Dataset: meta.Dataset, Fingerprint: meta.Fingerprint,
-		Frames: meta.Frames, Timeless: meta.Timeless,
+		State: meta.State, Frames: meta.Frames, Timeless: meta.Timeless,
 		SketchPoints: meta.SketchPoints, SketchStates: meta.SketchStates,
 	}
 	for i := range columns {
@@ -254,6 +267,8 @@ func tableOf(columns []sidecar.Column, meta *tableMeta) (*Table, string, error) 
 			t.SourceEpisodes = c.Integers
 		case errorColumn:
 			t.Errors = c.Texts
+		case spanColumn:
+			t.Spans = c.Vectors
 		case sketchColumn:
 			t.Sketches, t.SketchWidth = c.Vectors, c.Width
 		case hashColumn:

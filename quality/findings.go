@@ -72,6 +72,11 @@ func Merge(parts []*Table) (*Table, error) {
 			return nil, robocache.Malformed("quality", nil,
 				"the shards were measured with different options")
 		}
+		if p.Fingerprint != all.Fingerprint || p.State != all.State {
+			return nil, robocache.Malformed("quality", nil,
+				"the dataset changed while its shards were measured").
+				WithHint("Plan the work again.")
+		}
 		for row := range p.Episodes {
 			places = append(places, place{p, row})
 		}
@@ -137,11 +142,15 @@ func (t *Table) findingOf(row int, m *metric, n *normal) robocache.Finding {
 	if m.Unit != "" && m.Unit != "count" && m.Unit != "share" {
 		unit = " " + m.Unit
 	}
+	where := robocache.Where{
+		"episode": t.Episodes[row], "metric": m.Name, "evidence": evidence,
+	}
+	if from, to, known := t.Span(row, m.Name); known {
+		where["from_s"], where["to_s"] = math.Round(from*1e3)/1e3, math.Round(to*1e3)/1e3
+	}
 	return robocache.Finding{
 		Severity: robocache.SeverityWarning, Code: m.rule.code,
-		Where: robocache.Where{
-			"episode": t.Episodes[row], "metric": m.Name, "evidence": evidence,
-		},
+		Where: where,
 		Message: fmt.Sprintf("%s is %s%s; of the %d episodes of the %s the median is %s, and "+
 			"usual is %s", m.Name, formatValue(value), unit, n.count, group,
 			formatValue(n.median), bound),

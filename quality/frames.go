@@ -26,6 +26,8 @@ type frameMeter interface {
 	// values returns the values of metrics of frames by name. Of several cameras the worst value
 	// counts (worseValue). x has the numbers of the episode.
 	values(x *recording) map[string]float64
+	// spans returns the parts of the episode to which the values belong.
+	spans(x *recording) map[string]span
 	// hashes returns hashesPerCamera words that describe the frames; nil if there are none.
 	hashes() []int64
 }

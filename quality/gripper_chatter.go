@@ -19,19 +19,26 @@ var gripperChatterMetric = metric{
 				continue
 			}
 			count := 0
+			part := span{math.Inf(1), math.Inf(-1)}
 			for c := range s.columns {
 				events := eventsOf(s, c)
 				for i := 1; i < len(events); i++ {
 					if events[i].second-events[i-1].second <= chatterTime {
 						count++
+						part.from = min(part.from, events[i-1].second)
+						part.to = max(part.to, events[i].second)
 					}
 				}
 			}
 			if !(most > float64(count)) {
 				most = float64(count)
+				if count > 0 {
+					x.span = part
+				}
 			}
 		}
 		return most
 	},
-	rule: &rule{code: "gripper-chatter", spread: 4.5, floor: 0.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "gripper-chatter", spread: 4.5, floor: 0.5, hint: hintLook},
 }

@@ -9,7 +9,8 @@ var blackMetric = metric{
 		Summary: "Share of frames that show nothing but black.",
 		Source:  "FFmpeg blackframe",
 	},
-	rule: &rule{code: "black-frames", spread: 6, floor: 0.001, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "black-frames", spread: 6, floor: 0.001, hint: hintLook},
 }
 
 func isBlack(f *frameFacts) bool { return f.mean <= 16 && f.spread <= 4 }

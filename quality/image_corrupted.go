@@ -8,7 +8,8 @@ var corruptedMetric = metric{
 		Summary: "Share of frames that cannot be decoded.",
 		Source:  "the decoder",
 	},
-	rule: &rule{code: "corrupted-frames", spread: 6, floor: 0.001, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "corrupted-frames", spread: 6, floor: 0.001, hint: hintLook},
 }
 
 // corruptedFrames returns the share of the frames that cannot be decoded.
@@ -29,7 +30,8 @@ var missingMetric = metric{
 		Summary: "Share of rows that have no frame.",
 		Source:  "the dataset",
 	},
-	rule: &rule{code: "missing-frames", spread: 6, floor: 0.001, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "missing-frames", spread: 6, floor: 0.001, hint: hintLook},
 }
 
 // missingFrames returns the share of the rows without a frame.

@@ -9,25 +9,34 @@ var duplicatedMetric = metric{
 		Summary: "Share of frames that repeat the previous one while the robot moves.",
 		Source:  "FFmpeg mpdecimate",
 	},
-	rule: &rule{code: "duplicated-frames", spread: 6, floor: 0.005, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "duplicated-frames", spread: 6, floor: 0.005, hint: hintLook},
 }
 
 const longestRepeat = 5 // frames; longer runs are frozen
 
 // duplicatedFrames returns the share of frames in short runs of unchanged frames.
 func duplicatedFrames(frames []frameChange) float64 {
-	known, repeated, run := 0, 0, 0
-	for i, c := range frames {
+	known, repeated := 0, 0
+	for _, c := range frames {
 		known += int(oneIf(c != frameUnknown))
-		if c == frameUnchanged {
-			run++
-		}
-		if c != frameUnchanged || i == len(frames)-1 {
-			if run <= longestRepeat {
-				repeated += run
-			}
-			run = 0
-		}
+	}
+	for _, r := range repeatedRuns(frames) {
+		repeated += r.to - r.from
 	}
 	return ratio(float64(repeated), float64(known))
+}
+
+// repeatedRuns returns the runs of at most longestRepeat unchanged frames.
+func repeatedRuns(frames []frameChange) (out []run) {
+	flags := make([]bool, len(frames))
+	for i, c := range frames {
+		flags[i] = c == frameUnchanged
+	}
+	for _, r := range runsOf(flags) {
+		if r.to-r.from <= longestRepeat {
+			out = append(out, r)
+		}
+	}
+	return out
 }

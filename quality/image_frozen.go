@@ -11,7 +11,8 @@ var frozenMetric = metric{
 		Summary: "Longest run of frames without any change while the robot moves.",
 		Source:  "FFmpeg freezedetect",
 	},
-	rule: &rule{code: "frozen-camera", spread: 6, floor: 0.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "frozen-camera", spread: 6, floor: 0.5, hint: hintLook},
 }
 
 // frameChange classifies a frame by its difference to the previous one.

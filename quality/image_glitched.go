@@ -14,7 +14,8 @@ var glitchedMetric = metric{
 		Source:   "Kokaram 1998",
 		Inferred: true,
 	},
-	rule: &rule{code: "glitched-frames", spread: 6, floor: 0.5, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "glitched-frames", spread: 6, floor: 0.5, hint: hintLook},
 }
 
 // glitchedFrames returns the number of glitches. Fewer than 5 frames have none.
@@ -24,10 +25,18 @@ func glitchedFrames(frames []frameFacts) float64 {
 	}
 	n := 0.0
 	for i := 1; i+1 < len(frames); i++ {
-		in, out := float64(frames[i].change), float64(frames[i+1].change)
-		change := func(f *frameFacts) float32 { return f.change }
-		base := 3 * (localMedian(frames, i, i+1, change) + 0.25)
-		n += oneIf(in > base && out > base && float64(frames[i+1].change2) < min(in, out)/2)
+		n += oneIf(isGlitch(frames, i))
 	}
 	return n
+}
+
+// isGlitch reports whether frame i is a glitch.
+func isGlitch(frames []frameFacts, i int) bool {
+	if i < 1 || i+1 >= len(frames) {
+		return false
+	}
+	in, out := float64(frames[i].change), float64(frames[i+1].change)
+	change := func(f *frameFacts) float32 { return f.change }
+	base := 3 * (localMedian(frames, i, i+1, change) + 0.25)
+	return in > base && out > base && float64(frames[i+1].change2) < min(in, out)/2
 }

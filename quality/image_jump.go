@@ -18,23 +18,25 @@ var jumpMetric = metric{
 		Source:   "ratio to the local median",
 		Inferred: true,
 	},
-	rule: &rule{code: "frame-jump", spread: 6, floor: 0.7, hint: hintLook},
+	isTimed: true,
+	rule:    &rule{code: "frame-jump", spread: 6, floor: 0.7, hint: hintLook},
 }
 
-// frameJump returns the largest jump, at least 0. Fewer than 5 frames have none.
-func frameJump(frames []frameFacts) float64 {
+// frameJump returns the largest jump, at least 0, and its frame; -1 for none. Fewer than 5 frames
+// have none.
+func frameJump(frames []frameFacts) (largest float64, at int) {
 	if len(frames) < 5 {
-		return nan
+		return nan, -1
 	}
-	largest := 0.0
+	at = -1
 	for i := range frames {
 		base := localMedian(frames, i, i, func(f *frameFacts) float32 { return f.changed })
 		const floor = 0.008 // of the points
 		if v := math.Log2((float64(frames[i].changed) + floor) / (base + floor)); v > largest {
-			largest = v
+			largest, at = v, i
 		}
 	}
-	return largest
+	return largest, at
 }
 
 // localMedian returns the median of a value of the 4 frames before from and the 4 after to. It is NaN

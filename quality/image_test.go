@@ -148,9 +148,13 @@ func TestFrameJump(t *testing.T) {
 		facts[i].changed = 0.05
 	}
 	facts[10].changed = 4*(0.05+floor) - floor
-	expectNear(t, "jump", frameJump(facts), 2, 1e-6)
-	if v := frameJump(facts[:4]); v == v {
-		t.Errorf("too few frames: %v, want NaN", v)
+	v, at := frameJump(facts)
+	expectNear(t, "jump", v, 2, 1e-6)
+	if at != 10 {
+		t.Errorf("the jump is at frame %d, want 10", at)
+	}
+	if v, at := frameJump(facts[:4]); v == v || at >= 0 {
+		t.Errorf("too few frames: %v at %d, want NaN", v, at)
 	}
 }
 

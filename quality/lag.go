@@ -21,19 +21,19 @@ func bestLag(a, b [][]float64, most int) (lag, correlation float64) {
 	r := make([]float64, 2*most+1)
 	energyA, energyB := runningEnergy(a), runningEnergy(b)
 	n := len(energyA) - 1
-	for k := -most; k <= most; k++ {
-		from, to := max(0, -k), min(n, n-k)
-		ab := 0.0
-		for c := range a {
-			u, v := a[c][from:to], b[c][from+k:to+k]
-			v = v[:len(u)]
-			for i, p := range u {
-				ab += p * v[i]
+	var products [lagsAtOnce]float64
+	for first := -most; first <= most; first += lagsAtOnce {
+		crossProducts(a, b, first, &products)
+		for j, ab := range products {
+			k := first + j
+			if k > most {
+				break
 			}
-		}
-		aa, bb := energyA[to]-energyA[from], energyB[to+k]-energyB[from+k]
-		if aa > 0 && bb > 0 {
-			r[k+most] = ab / math.Sqrt(aa*bb)
+			from, to := max(0, -k), min(n, n-k)
+			aa, bb := energyA[to]-energyA[from], energyB[to+k]-energyB[from+k]
+			if aa > 0 && bb > 0 {
+				r[k+most] = ab / math.Sqrt(aa*bb)
+			}
 		}
 	}
 	top := 0
@@ -52,6 +52,49 @@ func bestLag(a, b [][]float64, most int) (lag, correlation float64) {
 		}
 	}
 	return lag, r[top]
+}
+
+// lagsAtOnce is the number of lags that crossProducts computes together. Their sums do not depend on
+// each other, so that a processor adds them in parallel.
+const lagsAtOnce = 4
+
+// crossProducts sets sums to the sums of products of all channels of a and b, for the lags first,
+// first+1, … of b. Each sum is computed in the order of the channels and rows.
+func crossProducts(a, b [][]float64, first int, sums *[lagsAtOnce]float64) {
+	*sums = [lagsAtOnce]float64{}
+	s0, s1, s2, s3 := 0.0, 0.0, 0.0, 0.0
+	for c, u := range a {
+		v, n := b[c], len(u)
+		// All four lags have the rows [from, to).
+		from := min(n, max(0, -first))
+		to := max(from, min(n, n-first-lagsAtOnce+1))
+		sum := func(total float64, k, from, to int) float64 {
+			for i := max(from, -k); i < min(to, n-k); i++ {
+				total += u[i] * v[i+k]
+			}
+			return total
+		}
+		s0 = sum(s0, first, 0, from)
+		s1 = sum(s1, first+1, 0, from)
+		s2 = sum(s2, first+2, 0, from)
+		s3 = sum(s3, first+3, 0, from)
+		if from < to {
+			m := to - from
+			v0, v1 := v[from+first:][:m], v[from+first+1:][:m]
+			v2, v3 := v[from+first+2:][:m], v[from+first+3:][:m]
+			for i, p := range u[from:to] {
+				s0 += p * v0[i]
+				s1 += p * v1[i]
+				s2 += p * v2[i]
+				s3 += p * v3[i]
+			}
+		}
+		s0 = sum(s0, first, to, n)
+		s1 = sum(s1, first+1, to, n)
+		s2 = sum(s2, first+2, to, n)
+		s3 = sum(s3, first+3, to, n)
+	}
+	*sums = [lagsAtOnce]float64{s0, s1, s2, s3}
 }
 
 // runningEnergy returns the sums of the squares of all columns over the rows before each row, and

@@ -114,6 +114,9 @@ func newMeasurement(
 	if m.table.Fingerprint, err = flags.Fingerprint(ctx, ds); err != nil {
 		return nil, err
 	}
+	if m.table.State, err = flags.FilesState(ctx, ds); err != nil {
+		return nil, err
+	}
 	m.isDone = make([]bool, len(m.positions))
 	m.library = video.LibraryOf(ds)
 	m.counter = robocache.NewRowCounter(ds, m.positions, opt.Progress)
@@ -224,13 +227,21 @@ func (m *measurement) fillRow(
 	if err != nil {
 		return err
 	}
-	frames, frameErr := m.measureFrames(ctx, pool, x, i)
+	frames, frameSpans, frameErr := m.measureFrames(ctx, pool, x, i)
+	spans := t.spansOf(i)[:0]
 	for k := range registry {
 		d := &registry[k]
+		x.span = noSpan
 		if d.measure != nil {
 			t.Columns[d.Name][i] = finiteOrNaN(d.measure(x))
 		} else if v, ok := frames[d.Name]; ok {
 			t.Columns[d.Name][i] = finiteOrNaN(v)
+			if part, ok := frameSpans[d.Name]; ok {
+				x.span = part
+			}
+		}
+		if d.isTimed {
+			spans = append(spans, float32(x.span.from), float32(x.span.to))
 		}
 	}
 	m.layout.write(x, t.Sketch(i))

@@ -14,16 +14,15 @@ import (
 // frameBlock is the number of rows whose images are located at once. Still images are in memory.
 const frameBlock = 256
 
-// measureFrames measures the images of all cameras of an episode. It returns the values by metric.
-// An episode with damaged frames has values of the others.
+// measureFrames measures the images of all cameras of an episode. It returns the values by metric,
+// and the parts of the episode to which they belong. An episode with damaged frames has values of the others.
 func (m *measurement) measureFrames(
 	ctx context.Context, pool *video.Pool, x *recording, i int,
-) (map[string]float64, error) {
-	values := map[string]float64{}
+) (values map[string]float64, spans map[string]span, firstErr error) {
+	values, spans = map[string]float64{}, map[string]span{}
 	if m.opt.Frames == NoFrames {
-		return values, nil
+		return values, spans, nil
 	}
-	var firstErr error
 	for k, camera := range m.roles.cameras {
 		if robocache.Lacks(m.ds, m.positions[i], camera.Key) {
 			continue
@@ -31,7 +30,7 @@ func (m *measurement) measureFrames(
 		w := &cameraWalk{motion: &changeMeter{}}
 		err := m.walkCamera(ctx, pool, camera, m.positions[i], w)
 		if ctx.Err() != nil || robocache.IsFatal(err) {
-			return nil, err
+			return nil, nil, err
 		}
 		if err != nil && firstErr == nil {
 			firstErr = robocache.At(err, robocache.Where{"stream": camera.Key})
@@ -40,14 +39,18 @@ func (m *measurement) measureFrames(
 		if w.meter == nil {
 			continue
 		}
+		parts := w.meter.spans(x)
 		for name, v := range w.meter.values(x) {
 			values[name] = worseValue(name, values, v)
+			if part, ok := parts[name]; ok && values[name] == v && part.isKnown() {
+				spans[name] = part
+			}
 		}
 		if hashes := w.meter.hashes(); len(hashes) == hashesPerCamera {
 			copy(m.table.Hash(i)[k*hashesPerCamera:], hashes)
 		}
 	}
-	return values, firstErr
+	return values, spans, firstErr
 }
 
 // worseValue returns the worse of a value and the value of the same metric of another camera.

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 func measureFake(t *testing.T, s *fakeSet, opt Options) *Table {
@@ -105,6 +107,52 @@ func TestRunIsResumed(t *testing.T) {
 	}
 	if _, err := os.Stat(parts); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of parts stays: %v", err)
+	}
+}
+
+// storedSet is a fakeSet with files.
+type storedSet struct {
+	*fakeSet
+	files store.Store
+}
+
+func (s storedSet) Store() store.Store { return s.files }
+
+// Parts of another state of the files are not used.
+func TestPartsOfOtherFilesAreNotUsed(t *testing.T) {
+	folder := t.TempDir()
+	files, err := store.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(folder, "data.bin")
+	if err := os.WriteFile(data, make([]byte, 8), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := storedSet{newFakeSet(300), files}
+	const failing = 262
+	s.fail[failing] = robocache.Temporary("gather", nil, "the network is gone")
+	parts := filepath.Join(folder, "meta", "quality.parquet.parts")
+	if _, err := Measure(t.Context(), s, Options{Parts: parts}); err == nil {
+		t.Fatal("no error")
+	}
+	clear(s.fail)
+	later := time.Now().Add(time.Minute)
+	if err := os.Chtimes(data, later, later); err != nil {
+		t.Fatal(err)
+	}
+	s.reads.Store(0)
+	table, err := Measure(t.Context(), s, Options{Parts: parts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := 2 * s.info.Frames; s.reads.Load() < least { // state and action
+		t.Errorf("%d rows were read, want %d and those of the scale", s.reads.Load(), least)
+	}
+	other := *table
+	other.State += "0"
+	if _, err := Merge([]*Table{table, &other}); !errors.Is(err, robocache.ErrMalformed) {
+		t.Errorf("shards of two states: %v", err)
 	}
 }
 

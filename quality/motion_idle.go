@@ -34,10 +34,10 @@ var idleHeadMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		head, _, _ := stillTimes(x)
-		return head
+		return stillTime(x, func(head, _, _ run) run { return head })
 	},
-	rule: &rule{code: "idle-head", spread: 4, floor: 0.3, hint: hintTrim},
+	isTimed: true,
+	rule:    &rule{code: "idle-head", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
 // idleTailMetric is the time for which the robot is still at the end.
@@ -48,10 +48,10 @@ var idleTailMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		_, _, tail := stillTimes(x)
-		return tail
+		return stillTime(x, func(_, _, tail run) run { return tail })
 	},
-	rule: &rule{code: "idle-tail", spread: 4, floor: 0.3, hint: hintTrim},
+	isTimed: true,
+	rule:    &rule{code: "idle-tail", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
 // idleMiddleMetric is the longest time for which the robot is still between motions.
@@ -62,29 +62,34 @@ var idleMiddleMetric = metric{
 		Source:  "robocache",
 	},
 	measure: func(x *recording) float64 {
-		_, middle, _ := stillTimes(x)
-		return middle
+		return stillTime(x, func(_, middle, _ run) run { return middle })
 	},
-	rule: &rule{code: "pause", spread: 4, floor: 0.3, hint: hintTrim},
+	isTimed: true,
+	rule:    &rule{code: "pause", spread: 4, floor: 0.3, hint: hintTrim},
 }
 
-// stillTimes returns the seconds of stillness at the start, the longest in the middle, and at the
-// end. An episode that is still throughout has all of them at the start.
-func stillTimes(x *recording) (head, middle, tail float64) {
-	if x.motion == nil {
-		nan := math.NaN()
-		return nan, nan, nan
-	}
+// stillRuns returns the rows of stillness at the start, the longest run in the middle, and those at
+// the end. An episode that is still throughout has all of them at the start.
+func stillRuns(x *recording) (head, middle, tail run) {
 	for _, r := range runsOf(x.still) {
-		time := float64(r.to-r.from) * x.motion.period
 		switch {
 		case r.from == 0:
-			head = time
+			head = r
 		case r.to == len(x.still):
-			tail = time
+			tail = r
 		default:
-			middle = max(middle, time)
+			middle = longerRun(middle, r)
 		}
 	}
 	return head, middle, tail
+}
+
+// stillTime returns the seconds of a run that choose selects from stillRuns, and marks it.
+func stillTime(x *recording, choose func(head, middle, tail run) run) float64 {
+	if x.motion == nil {
+		return math.NaN()
+	}
+	r := choose(stillRuns(x))
+	x.markRows(x.motion, r)
+	return float64(r.to-r.from) * x.motion.period
 }

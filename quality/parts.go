@@ -28,11 +28,12 @@ func (m *measurement) settings() (string, error) {
 	h := sha256.New()
 	encoded, err := json.Marshal(struct {
 		Fingerprint string
+		State       string
 		Frames      Frames
 		Metrics     []Metric
 		Scale       *Scale
 		IsShard     bool
-	}{m.table.Fingerprint, m.opt.Frames, Metrics(), m.scale, m.opt.IsShard})
+	}{m.table.Fingerprint, m.table.State, m.opt.Frames, Metrics(), m.scale, m.opt.IsShard})
 	if err != nil {
 		return "", err
 	}

@@ -58,6 +58,9 @@ func (r *reader) readEpisode(ctx context.Context, e int) (*recording, error) {
 	if err := r.readPairs(ctx, e, x); err != nil {
 		return nil, err
 	}
+	if err := r.readOutcome(ctx, e, x); err != nil {
+		return nil, err
+	}
 	columns := map[string][][]float64{}
 	for _, f := range r.roles.features() {
 		if robocache.Lacks(r.ds, e, f.Key) {
@@ -85,7 +88,10 @@ func (r *reader) readEpisode(ctx context.Context, e int) (*recording, error) {
 // checkBudget returns ErrResourceLimit if the numbers of an episode exceed the budget.
 func (r *reader) checkBudget(ctx context.Context, e int) error {
 	var bytes int64
-	for _, f := range r.roles.features() {
+	for _, f := range append(r.roles.features(), r.roles.success, r.roles.reward) {
+		if f == nil {
+			continue
+		}
 		n, err := robocache.RowsIn(ctx, r.ds, e, f)
 		if err != nil {
 			return err
@@ -233,11 +239,18 @@ func (r *reader) buildSignal(
 				continue
 			}
 			v := r.floats(len(own[c]))
+			isFinite := true
 			for i, raw := range own[c] {
-				v[i] = (raw - scale.Low) / width
+				scaled := (raw - scale.Low) / width
+				v[i] = scaled
+				isFinite = isFinite && scaled-scaled == 0
 			}
-			x.countValues(own[c])
-			fillGaps(v)
+			if isFinite {
+				x.values += len(v)
+			} else {
+				x.countValues(own[c])
+				fillGaps(v)
+			}
 			if isConstant(v) {
 				s.dead++
 			}

@@ -23,6 +23,10 @@ type recording struct {
 	pairs                        []clockPair
 	cameras                      []cameraChange
 	notFinite, values            int // counts of all numbers of the roles
+	// success and reward are the rows of the streams; nil if the episode has none.
+	success, reward []float64
+
+	span span // of the metric that is being measured; see markRows
 
 	lagKnown            bool // whether lagOfState was computed
 	lag, lagCorrelation float64
@@ -132,18 +136,60 @@ func stillRows(s *signal, grippers [][]float64) []bool {
 	still := slices.Repeat([]bool{true}, n)
 	w := min(max(1, int(math.Round(stillWindow/s.period))), max(1, n/2))
 	mark := func(columns [][]float64, limit func(seconds float64) float64) {
+		atEnd := func(v []float64, i int) {
+			from, to := max(0, i-w), min(n-1, i+w)
+			if math.Abs(v[to]-v[from]) > limit(s.period*float64(to-from)) {
+				still[i] = false
+			}
+		}
+		inner := limit(s.period * float64(2*w)) // of all rows between the ends
 		for _, v := range columns {
-			for i := range n {
-				from, to := max(0, i-w), min(n-1, i+w)
-				if math.Abs(v[to]-v[from]) > limit(s.period*float64(to-from)) {
-					still[i] = false
+			for i := range min(w, n) {
+				atEnd(v, i)
+			}
+			if n > 2*w {
+				marks, before := still[w:n-w], v[:n-2*w]
+				for i, after := range v[2*w : n] {
+					if math.Abs(after-before[i]) > inner {
+						marks[i] = false
+					}
 				}
+			}
+			for i := max(w, n-w); i < n; i++ {
+				atEnd(v, i)
 			}
 		}
 	}
 	mark(s.columns, func(seconds float64) float64 { return stillSpeed * seconds })
 	mark(grippers, func(float64) float64 { return gripperMoves })
 	return still
+}
+
+// span is a part of an episode in seconds after its first timestamp. Unknown bounds are NaN.
+type span struct{ from, to float64 }
+
+// noSpan is the span of a value that belongs to no part of the episode.
+var noSpan = span{math.NaN(), math.NaN()}
+
+// markRows sets the part of the episode to which the value of a metric belongs: rows of a signal. An
+// empty run marks nothing.
+func (x *recording) markRows(s *signal, r run) {
+	if r.from >= r.to {
+		return
+	}
+	end := s.seconds[min(r.to, s.rows()-1)]
+	if r.to >= s.rows() {
+		end += s.period
+	}
+	x.span = span{s.seconds[r.from], end}
+}
+
+// longerRun returns the longer of two runs; a if they are equal.
+func longerRun(a, b run) run {
+	if b.to-b.from > a.to-a.from {
+		return b
+	}
+	return a
 }
 
 // run is a range of rows [from, to).

@@ -21,6 +21,7 @@ type streamRoles struct {
 	gripperState, gripperCommand []part
 	force                        []part
 	cameras                      []*robocache.Feature
+	success, reward              *robocache.Feature // nil: none
 	// isRelative reports that the action is a change of the state.
 	isRelative bool
 }
@@ -35,7 +36,7 @@ var (
 // rolesOf finds the roles of streams by the conventions of package mapping. No channel is a gripper
 // or a force unless a name or a convention says so.
 func rolesOf(info *robocache.Info) *streamRoles {
-	r := &streamRoles{}
+	r := &streamRoles{success: SuccessOf(info), reward: RewardOf(info)}
 	actions, states := roleKeys(info)
 	for i := range info.Features {
 		f := &info.Features[i]

@@ -43,12 +43,12 @@ func rowsByTask(t *Table) map[string][]int {
 	return rows
 }
 
-// setOutliers fills the column of outliers from the columns outside the group of the set.
+// setOutliers fills the column of outliers from the columns that measure the episode itself.
 func setOutliers(t *Table) {
 	top := make([][3]float64, t.Len())
 	known := make([]bool, t.Len())
 	for _, m := range Metrics() {
-		if m.Group == GroupSet {
+		if m.Group == GroupSet || m.Group == GroupOutcome {
 			continue
 		}
 		column := t.Columns[m.Name]

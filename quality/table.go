@@ -17,6 +17,10 @@ type Table struct {
 	// Errors are the reasons why episodes could not be measured; "" for a measured episode.
 	Errors  []string
 	Columns map[string][]float64 // by Metric.Name
+	// Spans are the parts of the episodes to which the values of timedMetrics belong: the start and
+	// the end of each, in seconds after the first timestamp; NaN if there is none. A table may have
+	// no spans.
+	Spans []float32
 	// Sketches are descriptions of the episodes by which they are compared, SketchWidth numbers
 	// each. An episode without motion has NaN. See Sketch.
 	Sketches    []float32
@@ -30,6 +34,7 @@ type Table struct {
 
 	Dataset     string // URI of the measured dataset, without secrets
 	Fingerprint string // of the measured dataset
+	State       string // of its files; "" if unknown
 	Frames      Frames // images that were measured
 	Timeless    bool   // whether seconds were computed from an assumed rate
 }
@@ -63,6 +68,26 @@ func (t *Table) Sketch(row int) []float32 {
 // table has no hashes.
 func (t *Table) Hash(row int) []int64 { return t.Hashes[row*t.HashWidth : (row+1)*t.HashWidth] }
 
+// spansOf returns the spans of a row. It is empty if the table has none.
+func (t *Table) spansOf(row int) []float32 {
+	width := 2 * len(timedMetrics())
+	if len(t.Spans) != t.Len()*width {
+		return nil
+	}
+	return t.Spans[row*width : (row+1)*width]
+}
+
+// Span returns the part of an episode to which the value of a metric belongs, in seconds after the
+// first timestamp of the episode. known is false if the metric or the value has none.
+func (t *Table) Span(row int, metric string) (from, to float64, known bool) {
+	at := 2 * slices.Index(timedMetrics(), metric)
+	spans := t.spansOf(row)
+	if at < 0 || len(spans) == 0 || spans[at] != spans[at] {
+		return math.NaN(), math.NaN(), false
+	}
+	return float64(spans[at]), float64(spans[at+1]), true
+}
+
 // newTable returns a table of n episodes without values.
 func newTable(n, sketchWidth, hashWidth int) *Table {
 	nan := math.NaN()
@@ -72,6 +97,7 @@ func newTable(n, sketchWidth, hashWidth int) *Table {
 		Columns:  map[string][]float64{},
 		Sketches: slices.Repeat([]float32{float32(nan)}, n*sketchWidth), SketchWidth: sketchWidth,
 		Hashes: make([]int64, n*hashWidth), HashWidth: hashWidth,
+		Spans: slices.Repeat([]float32{float32(nan)}, 2*n*len(timedMetrics())),
 	}
 	for i := range registry {
 		t.Columns[registry[i].Name] = slices.Repeat([]float64{nan}, n)
@@ -92,11 +118,13 @@ func (t *Table) copyRow(i int, o *Table, k int) {
 	}
 	copy(t.Sketch(i), o.Sketch(k))
 	copy(t.Hash(i), o.Hash(k))
+	copy(t.spansOf(i), o.spansOf(k))
 }
 
 // copyHead copies the values that describe the whole table.
 func (t *Table) copyHead(o *Table) {
-	t.Dataset, t.Fingerprint, t.Frames, t.Timeless = o.Dataset, o.Fingerprint, o.Frames, o.Timeless
+	t.Dataset, t.Fingerprint, t.State = o.Dataset, o.Fingerprint, o.State
+	t.Frames, t.Timeless = o.Frames, o.Timeless
 	t.SketchPoints, t.SketchStates = o.SketchPoints, o.SketchStates
 }
 

@@ -148,10 +148,41 @@ func (b *binder) bindName(s *syntax, inFunction bool) (*node, error) {
 			return &term, nil
 		}
 	}
+	if s.kind == nameToken && s.text == successTerm && len(s.args) == 0 {
+		if f := quality.SuccessOf(b.source.info); f != nil {
+			return b.bindSuccess(f, s, inFunction)
+		}
+	}
 	if name := qualityName(s); name != "" && b.source.info.Feature(s.text) == nil {
 		return b.bindQuality(s, name)
 	}
 	return b.bindStream(s)
+}
+
+// successTerm is the name of the success of an episode, which a stream states.
+const successTerm = "success"
+
+// bindSuccess binds whether the episode has a row with success. In arguments of functions it is the
+// stream.
+func (b *binder) bindSuccess(f *robocache.Feature, s *syntax, inFunction bool) (*node, error) {
+	named := *s
+	named.text = f.Key
+	stream, err := b.bindStream(&named)
+	if err != nil || inFunction {
+		return stream, err
+	}
+	return &node{
+		kind: truthKind, at: s.at,
+		eval: func(x *episodeRun) (value, error) {
+			v, err := stream.eval(x)
+			if err != nil {
+				return value{}, err
+			}
+			return value{truth: slices.ContainsFunc(v.channels[0], func(a float64) bool {
+				return a > 0
+			})}, nil
+		},
+	}, nil
 }
 
 // bindStream binds the name of a stream, with or without a channel.

@@ -27,8 +27,8 @@ type Range struct {
 	Episode  int64   `json:"episode"` // index
 	From     int     `json:"from"`
 	To       int     `json:"to"`             // row after the last
-	FromS    float64 `json:"from_s"`         // timestamp of the first row after that of row 0
-	ToS      float64 `json:"to_s"`           // of the last row
+	FromS    float64 `json:"from_s"`         // seconds from row 0 to row From
+	ToS      float64 `json:"to_s"`           // seconds from row 0 to row To
 	Position int     `json:"-"`              // of the episode
 	Length   int     `json:"episode_length"` // rows of the episode
 	// Score is the similarity of a frame: the cosine of the angle between the vectors.
@@ -158,12 +158,26 @@ func (b *Bound) rangesIn(x *episodeRun) ([]Range, error) {
 			Episode:  b.source.info.EpisodeIndex(x.position),
 			Position: x.position, From: s.from, To: s.to, Length: n,
 		}
-		if s.from < s.to && s.to <= len(times) {
-			out[i].FromS = float64(times[s.from]-times[0]) / 1e9
-			out[i].ToS = float64(times[s.to-1]-times[0]) / 1e9
-		}
+		out[i].SetTimes(times)
 	}
 	return out, nil
+}
+
+// SetTimes sets FromS and ToS from the timestamps of the episode. After the last row follows a step
+// as long as the one before it. Without timestamps of all rows both stay 0.
+func (r *Range) SetTimes(times []int64) {
+	if r.From >= r.To || r.To > len(times) {
+		return
+	}
+	end := times[len(times)-1]
+	switch {
+	case r.To < len(times):
+		end = times[r.To]
+	case r.To > 1:
+		end += end - times[r.To-2]
+	}
+	r.FromS = float64(times[r.From]-times[0]) / 1e9
+	r.ToS = float64(end-times[0]) / 1e9
 }
 
 // allPositions returns the positions 0 to n-1.

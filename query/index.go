@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -142,7 +143,11 @@ func (x *Index) parse(ds robocache.Dataset, fingerprint string) error {
 	}
 	h := x.header
 	if h.Fingerprint != fingerprint || h.Episodes != ds.Info().Episodes {
-		return bad("the index belongs to another state of the dataset")
+		return bad(
+			fmt.Sprintf("the index is of another state of the dataset, or was built with other "+
+				"values of %s, %s or %s", robocache.Option("map"), robocache.Option("rows_hz"),
+				robocache.Option("split")),
+		)
 	}
 	isSized := h.Rows >= 0
 	for _, c := range h.Columns {

@@ -67,8 +67,7 @@ func (b *binder) bindQuality(s *syntax, name string) (*node, error) {
 	}, nil
 }
 
-// loadQuality returns the quality table of a dataset. Its lengths must be those of the episodes. An
-// edit has the table of its only source.
+// loadQuality returns the quality table of a dataset. An edit has the table of its only source.
 func loadQuality(ctx context.Context, ds robocache.Dataset) (*quality.Table, error) {
 	if m, ok := ds.(Merged); ok {
 		sources := m.SourceDatasets()
@@ -79,19 +78,5 @@ func loadQuality(ctx context.Context, ds robocache.Dataset) (*quality.Table, err
 		}
 		ds = sources[0]
 	}
-	info := ds.Info()
-	t, err := quality.Load(ctx, info.URI)
-	if err != nil {
-		return nil, err
-	}
-	for e := range info.Episodes {
-		row := t.Row(info.EpisodeIndex(e))
-		if row >= 0 && t.Lengths[row] != int64(ds.Len(e)) {
-			return nil, robocache.Misuse("find", robocache.Where{"dataset": info.URI},
-				"the quality table is of another state of the dataset: length of episode %d",
-				info.EpisodeIndex(e)).
-				WithHint("Run robocache quality %s again.", robocache.Redact(info.URI))
-		}
-	}
-	return t, nil
+	return quality.LoadCurrent(ctx, ds)
 }

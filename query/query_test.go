@@ -274,6 +274,52 @@ func TestQuality(t *testing.T) {
 	}
 }
 
+// success is whether the stream of success is true in a row of the episode.
+func TestSuccess(t *testing.T) {
+	d := arm()
+	if _, err := query.Episodes(t.Context(), d, "success", query.Options{}); err == nil {
+		t.Error("success of a dataset that states none")
+	}
+	d.add("next.success", robocache.Bool, nil, []float64{0, 0, 1, 0, 0, 0, 0, 0},
+		make([]float64, 8), []float64{1})
+	for text, want := range map[string][][3]int{
+		"success":                    {{0, 0, 8}, {2, 0, 1}},
+		"not success":                {{1, 0, 8}},
+		"success and length > 1":     {{0, 0, 8}},
+		"count(rising(success)) > 0": {{0, 0, 8}},
+		"next.success":               {{0, 2, 3}, {2, 0, 1}},
+	} {
+		if got := find(t, d, text, query.Options{}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A range ends, in seconds as in rows, where the next row begins.
+func TestRangesInSeconds(t *testing.T) {
+	d := arm()
+	e, err := query.Parse("contact")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := e.Bind(t.Context(), d, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges, err := b.Find(t.Context(), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][2]float64
+	for _, r := range ranges {
+		got = append(got, [2]float64{r.FromS, r.ToS})
+	}
+	// Rows 1 to 3, 4 to 8 of 8, and the only row of an episode.
+	if want := [][2]float64{{0.1, 0.3}, {0.4, 0.8}, {0, 0}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // The hint of an unknown name lists a name once that is both a stream and a value of the episode.
 func TestHintListsNamesOnce(t *testing.T) {
 	d := arm()

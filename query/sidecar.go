@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,18 +16,28 @@ import (
 	"github.com/goatnote-inc/robocache/internal/flags"
 )
 
-// Fingerprint identifies the state of a dataset: its schema, the lengths of its episodes, some
-// values, and the names, sizes and versions of its files.
+// Fingerprint identifies the state of a dataset: its schema, its rate, the lengths of its episodes,
+// some values, and the names, sizes and versions of its files.
 func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	content, err := flags.Fingerprint(ctx, ds)
 	if err != nil {
 		return "", err
 	}
-	return content + flags.FilesState(ctx, ds), nil
+	state, err := flags.FilesState(ctx, ds)
+	return fmt.Sprintf("%s %v %s", content, ds.Info().FPS, state), err
 }
 
-// IndexPath returns the local file for the index of a dataset.
-func IndexPath(ds robocache.Dataset) (string, error) { return sidecarPath(ds, indexName) }
+// IndexPath returns the local file for the index of a dataset. A view of a dataset at another rate
+// has a file of its own.
+func IndexPath(ds robocache.Dataset) (string, error) {
+	name := indexName
+	if w, ok := ds.(robocache.Wrapper); ok {
+		if rate := ds.Info().FPS; rate != w.Unwrap().Info().FPS {
+			name = strings.ReplaceAll(rate.String(), "/", "_") + "hz." + indexName
+		}
+	}
+	return sidecarPath(ds, name)
+}
 
 // sidecarPath returns the local file for results about a dataset: meta/NAME in a folder, FILE.NAME
 // next to a file, and a file in the user's cache folder for other datasets.

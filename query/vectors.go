@@ -40,6 +40,7 @@ type VectorsInfo struct {
 	Width       int    `json:"width"` // numbers in a vector
 	Count       int    `json:"count"` // vectors
 	Fingerprint string `json:"fingerprint"`
+	State       string `json:"state,omitempty"` // of the files of the dataset
 }
 
 const (
@@ -61,6 +62,9 @@ func WriteVectors(
 		return "", info, err
 	}
 	if info.Fingerprint, err = flags.Fingerprint(ctx, ds); err != nil {
+		return "", info, err
+	}
+	if info.State, err = flags.FilesState(ctx, ds); err != nil {
 		return "", info, err
 	}
 	places, closePlaces, err := mapWholeFile(filepath.Join(folder, "rows"))
@@ -227,6 +231,10 @@ func OpenVectors(ctx context.Context, ds robocache.Dataset) (_ *Vectors, err err
 	if err != nil {
 		return nil, err
 	}
+	state, err := flags.FilesState(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	v, err := openMap(path)
 	if err != nil {
 		if v, err = readTable(ctx, path); err != nil {
@@ -235,7 +243,7 @@ func OpenVectors(ctx context.Context, ds robocache.Dataset) (_ *Vectors, err err
 		// A folder that cannot be written only makes the next search slower.
 		_ = v.writeMap(path)
 	}
-	if v.Fingerprint != fingerprint {
+	if v.Fingerprint != fingerprint || !flags.SameFiles(v.State, state) {
 		_ = v.Close()
 		return nil, robocache.Misuse("find", nil,
 			"the embeddings are of another dataset, or of another state of this one").

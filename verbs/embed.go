@@ -168,9 +168,8 @@ func (r *Search) findSimilar(
 			Episode: vectors.Episodes[m.Index], Position: position, From: row, To: row + 1,
 			Length: ds.Len(position), Score: float64(m.Score),
 		}
-		if times, err := ds.Times(ctx, position, ""); err == nil && row < len(times) {
-			found.FromS = float64(times[row]-times[0]) / 1e9
-			found.ToS = found.FromS
+		if times, err := ds.Times(ctx, position, ""); err == nil {
+			found.SetTimes(times)
 		}
 		out = append(out, found)
 	}

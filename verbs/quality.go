@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -88,6 +89,9 @@ func MeasureQuality(ctx context.Context, r *QualityRequest, o Observer) (*Qualit
 		if err := quality.CheckName(out); err != nil {
 			return nil, err
 		}
+		if err := checkWritable(out); err != nil {
+			return nil, err
+		}
 		opt.Parts = out + ".parts"
 	}
 	table, err := quality.Measure(ctx, ds, opt)
@@ -115,6 +119,30 @@ func MeasureQuality(ctx context.Context, r *QualityRequest, o Observer) (*Qualit
 	}
 	q.URI, q.Format, q.Out = info.URI, info.Format, robocache.Redact(out)
 	return q, nil
+}
+
+// checkWritable returns an error if a local file cannot be created: a long measurement must not fail
+// at its end. Folders that do not exist yet are not made.
+func checkWritable(name string) error {
+	file, isLocal := store.LocalPath(name)
+	if !isLocal {
+		return nil
+	}
+	folder := filepath.Dir(file)
+	for {
+		if _, err := os.Stat(folder); err == nil || folder == filepath.Dir(folder) {
+			break
+		}
+		folder = filepath.Dir(folder)
+	}
+	probe, err := os.CreateTemp(folder, ".quality-*.incomplete")
+	if err != nil {
+		return robocache.Misuse("quality", robocache.Where{"file": name},
+			"the table cannot be written").WithCause(err).
+			WithHint("Name a file in another folder: %s. Or write none: %s.",
+				robocache.Option("out", "FILE.parquet"), robocache.Option("out", "-"))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // writeQualityPage writes the report of a table as an HTML page.

@@ -216,9 +216,10 @@ type placedFinding struct {
 	robocache.Finding
 	Episode int64  `json:"episode"` // index of the episode; -1 for the whole dataset
 	Time    *int64 `json:"t_ns,omitempty"`
+	End     *int64 `json:"end_ns,omitempty"`
 }
 
-// MarshalJSON adds the episode and the time to the finding. Without this method, the embedded
+// MarshalJSON adds the episode and the times to the finding. Without this method, the embedded
 // Finding's method would leave them out.
 func (m placedFinding) MarshalJSON() ([]byte, error) {
 	finding, err := json.Marshal(m.Finding)
@@ -228,7 +229,8 @@ func (m placedFinding) MarshalJSON() ([]byte, error) {
 	place, err := json.Marshal(struct {
 		Episode any    `json:"episode"`
 		Time    *int64 `json:"t_ns,omitempty"`
-	}{m.Episode, m.Time})
+		End     *int64 `json:"end_ns,omitempty"`
+	}{m.Episode, m.Time, m.End})
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +254,13 @@ func (x *viewedSet) placeFindings(
 		if e >= 0 && position >= 0 && position != e {
 			continue
 		}
-		if e >= 0 && position == e {
+		from, hasStart := f.Where["from_s"].(float64)
+		to, hasEnd := f.Where["to_s"].(float64)
+		switch {
+		case e < 0 || position != e:
+		case hasStart && hasEnd:
+			m.Time, m.End = new(int64(from*1e9)), new(int64(to*1e9))
+		default:
 			var err error
 			if m.Time, err = x.findingTime(ctx, e, f.Code, f.Where); err != nil {
 				return nil, err

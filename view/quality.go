@@ -31,13 +31,14 @@ func (m *qualityTable) current() (*quality.Table, []robocache.Finding) {
 	return m.table, m.findings
 }
 
-// loadQuality reads the sidecar. If there is none, it measures the numbers of a small dataset. The
-// job must be marked as running.
+// loadQuality reads the sidecar. If there is none of this state of the dataset, it measures the
+// numbers of a small dataset. The job must be marked as running.
 func (x *viewedSet) loadQuality(ctx context.Context) error {
 	m := &x.quality
 	m.run(func(progress func(done, total int64)) (func(), error) {
-		table, err := quality.Load(ctx, x.info.URI)
-		if !errors.Is(err, robocache.ErrNotFound) {
+		table, err := quality.LoadCurrent(ctx, x.ds)
+		isStale := errors.Is(err, robocache.ErrMisuse)
+		if !isStale && !errors.Is(err, robocache.ErrNotFound) || isStale && !x.isSmall() {
 			return func() { m.keepTable(table, true) }, err
 		}
 		if !x.isSmall() {

@@ -58,6 +58,8 @@ type Server struct {
 	flagsMu     sync.Mutex // protects flags and annotations
 	flags       *flags.File
 	annotations *annotations
+
+	comparison setComparison
 }
 
 // New returns a server for one dataset, or for two to compare.
@@ -95,6 +97,10 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 	for i, ds := range datasets {
 		s.sets = append(s.sets, newSet(i, ds))
 		s.sets[i].align = opt.Align
+	}
+	s.comparison.state = "no"
+	if len(s.sets) == 2 && s.sets[0].isSmall() && s.sets[1].isSmall() {
+		s.runInBackground(s.compareSets)
 	}
 	for _, x := range s.sets {
 		s.runInBackground(x.listEpisodes)
@@ -189,6 +195,7 @@ func (s *Server) Handler() http.Handler {
 		"GET /api/coverage":                      s.serveCoverage,
 		"GET /api/where":                         s.serveWhere,
 		"GET /api/findings":                      s.serveFindings,
+		"GET /api/diff":                          s.serveDiff,
 		"GET /api/flags":                         s.readFlags,
 		"POST /api/flags":                        s.writeFlag,
 		"GET /api/annotations":                   s.serveAnnotations,

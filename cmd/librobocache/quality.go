@@ -93,7 +93,7 @@ func (s *sharedDataset) measureQuality(ctx context, a *qualityArgs) (any, error)
 // storedQuality returns the stored table of a dataset; nil if there is none, or if it is of other
 // data or other options.
 func (s *sharedDataset) storedQuality(ctx context, a *qualityArgs) (*quality.Table, error) {
-	table, err := quality.Load(ctx, s.Info().URI)
+	table, err := quality.LoadCurrent(ctx, s.Dataset)
 	if robocache.IsFatal(err) {
 		return nil, err
 	}

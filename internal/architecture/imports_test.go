@@ -216,6 +216,7 @@ var allowed = map[string][]string{
 		"inspect",
 		"quality",
 		"query",
+		"diff",
 		"internal/flags",
 		"internal/crash",
 		"internal/jsonmeta",

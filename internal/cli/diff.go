@@ -51,7 +51,7 @@ func printDiff(w io.Writer, r *diff.Report) {
 	fmt.Fprintf(w, "episodes: %d equal, %d changed, %d moved, %d added, %d removed\n",
 		n.Equal, n.Changed, n.Moved, n.Added, n.Removed)
 	for _, p := range r.Metadata {
-		fmt.Fprintf(w, "%s\n", propertyText(p))
+		fmt.Fprintf(w, "%s\n", p)
 	}
 	for _, f := range r.Features {
 		to := ""
@@ -60,7 +60,7 @@ func printDiff(w io.Writer, r *diff.Report) {
 		}
 		fmt.Fprintf(w, "feature %s %s%s\n", f.Key, f.Change, to)
 		for _, p := range f.Properties {
-			fmt.Fprintf(w, "  %s\n", propertyText(p))
+			fmt.Fprintf(w, "  %s\n", p)
 		}
 	}
 	listSome(w, r.Removed, func(e diff.Episode) string {
@@ -78,7 +78,12 @@ func printDiff(w io.Writer, r *diff.Report) {
 	})
 	listSome(w, r.Changed, changeText)
 	listSome(w, r.Statistics, func(s diff.Statistic) string {
-		return fmt.Sprintf("statistics of %s: %s differs%s", s.Key, s.Name, byText(s.MaxDifference))
+		return fmt.Sprintf(
+			"statistics of %s: %s differs%s",
+			s.Key,
+			s.Name,
+			diff.ByText(s.MaxDifference),
+		)
 	})
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "note: %s\n", note)
@@ -98,65 +103,13 @@ func listSome[T any](w io.Writer, list []T, text func(x T) string) {
 	}
 }
 
-func propertyText(p diff.Property) string { return fmt.Sprintf("%s: %v → %v", p.Name, p.A, p.B) }
-
 func tasksText(e diff.Episode) string { return fmt.Sprintf("%q", e.Tasks) }
-
-// byText returns " by up to 0.1", or "" if there is no difference.
-func byText(difference *float64) string {
-	if difference == nil {
-		return ""
-	}
-	return fmt.Sprintf(" by up to %.6g", *difference)
-}
 
 // changeText describes a changed episode on several lines.
 func changeText(c diff.Change) string {
-	lines := []string{fmt.Sprintf("changed: episode %d", c.A)}
+	text := fmt.Sprintf("changed: episode %d", c.A)
 	if c.A != c.B {
-		lines[0] += fmt.Sprintf(" (%d in B)", c.B)
+		text += fmt.Sprintf(" (%d in B)", c.B)
 	}
-	add := func(format string, args ...any) {
-		lines = append(lines, "  "+fmt.Sprintf(format, args...))
-	}
-	n := c.Rows
-	for _, part := range []struct {
-		rows int
-		text string
-	}{
-		{n.RemovedHead, "removed at the head"},
-		{n.RemovedMiddle, "removed in the middle"},
-		{n.RemovedTail, "removed at the tail"},
-		{n.AddedHead, "added at the head"},
-		{n.AddedMiddle, "added in the middle"},
-		{n.AddedTail, "added at the tail"},
-	} {
-		if part.rows > 0 {
-			add("%d rows %s", part.rows, part.text)
-		}
-	}
-	if c.Tasks != nil {
-		add("%s", propertyText(*c.Tasks))
-	}
-	if c.Times != nil {
-		add("timestamps of %d rows differ by up to %.6g s", c.Times.Rows, c.Times.MaxDifference)
-	}
-	for _, s := range c.Streams {
-		text := fmt.Sprintf("%s: %s of %d rows differ%s", s.Key, s.What, s.Rows,
-			byText(s.MaxDifference))
-		switch {
-		case s.What == "lacking":
-			text = s.Key + ": only one of the episodes has the stream"
-		case s.PSNR != nil:
-			text += fmt.Sprintf(", PSNR %.1f dB on average, %.1f at least", s.PSNR.Mean, s.PSNR.Min)
-		}
-		if s.Rows > 0 && s.FirstRow >= 0 {
-			text += fmt.Sprintf(", from row %d on", s.FirstRow)
-		}
-		if s.RemovedRows+s.AddedRows > 0 {
-			text += fmt.Sprintf("; %d rows removed, %d added", s.RemovedRows, s.AddedRows)
-		}
-		add("%s", text)
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(append([]string{text}, c.Lines()...), "\n  ")
 }

@@ -314,10 +314,11 @@ var editVerbs = []editVerb{
 				"from",
 				"",
 				"FILE.csv or FILE.json with episode, from and to "+
-					"(rows), or from_s and to_s (seconds), text, style; or the answer of find --json",
+					"(rows), or from_s and to_s (seconds), text, style, role, camera; or the answer of "+
+					"find --json",
 			)
 			fl.StringVar(&f.verb.Key, "key", "subtask", "the style of the texts: subtask, plan, "+
-				"memory, motion or interjection")
+				"memory, motion, task_aug, interjection, vqa or trace")
 			fl.StringVar(&f.verb.Text, "label", "", "the text of ranges that have none")
 			fl.BoolVar(&f.verb.Append, "append", false, "keep texts of this style outside the "+
 				"ranges (default: they are replaced in the episodes that are named)")

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -112,26 +113,31 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// sidecars are files that hold results about a dataset. They are no part of its state.
-var sidecars = []string{"search.index", "quality.parquet", "embeddings.parquet"}
-
-// isSidecar reports whether a file holds results about a dataset.
-func isSidecar(name string) bool {
-	return slices.ContainsFunc(sidecars, func(end string) bool {
-		return strings.HasSuffix(name, end)
-	})
+// sidecars are endings of files that hold results about a dataset. They are no part of its state.
+var sidecars = []string{
+	"search.index", "quality.parquet", "embeddings.parquet", ".html", ".incomplete",
 }
 
-// FilesState returns a hash of the sizes and modification times (or versions) of a dataset's files.
-// It returns "" if the store cannot list files.
-func FilesState(ctx context.Context, ds robocache.Dataset) string {
+// isSidecar reports whether a file holds results about a dataset, or is unfinished work on one.
+func isSidecar(name string) bool {
+	return strings.Contains(name, ".parts/part-") ||
+		slices.ContainsFunc(sidecars, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// FilesState returns the state of a dataset's files: the kind of storage, a hash of names and sizes,
+// and a hash of names, sizes and versions (modification times or ETags). It returns "" if the
+// dataset has no files, or if the storage cannot list them.
+func FilesState(ctx context.Context, ds robocache.Dataset) (string, error) {
 	s, ok := robocache.As[store.Source](ds)
 	if !ok {
-		return ""
+		return "", nil
 	}
 	list, err := s.Store().List(ctx, "")
+	if errors.Is(err, robocache.ErrUnsupported) {
+		return "", nil
+	}
 	if err != nil {
-		return ""
+		return "", err
 	}
 	// The dataset is one file.
 	i := slices.IndexFunc(
@@ -141,16 +147,32 @@ func FilesState(ctx context.Context, ds robocache.Dataset) string {
 	if i >= 0 {
 		list = list[i : i+1]
 	}
-	h := sha256.New()
+	sizes, versions := sha256.New(), sha256.New()
 	for _, f := range list {
 		top, _, _ := strings.Cut(f.Name, "/")
 		isLeRobot := ds.Info().Format == robocache.DefaultFormat()
 		isData := !isLeRobot || slices.Contains([]string{"data", "videos", "images", "meta"}, top)
 		if isData && !isSidecar(f.Name) {
-			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
+			fmt.Fprintf(sizes, "%q %d\n", f.Name, f.Size)
+			fmt.Fprintf(versions, "%q %d %s\n", f.Name, f.Size, f.Version)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	kind, _, isRemote := strings.Cut(s.Store().URI(), "://")
+	if _, isLocal := store.LocalPath(s.Store().URI()); isLocal || !isRemote {
+		kind = "file"
+	}
+	return fmt.Sprintf("%s %x %x", kind, sizes.Sum(nil)[:16], versions.Sum(nil)[:16]), nil
+}
+
+// SameFiles reports whether two results of FilesState agree. Two kinds of storage have different
+// versions of the same file: between them only names and sizes are compared. The empty state agrees
+// with every state.
+func SameFiles(a, b string) bool {
+	before, after := strings.Fields(a), strings.Fields(b)
+	if len(before) != 3 || len(after) != 3 || before[0] == after[0] {
+		return a == b || a == "" || b == ""
+	}
+	return before[1] == after[1]
 }
 
 // Check returns an error if the flags belong to another dataset. A file without a fingerprint fits

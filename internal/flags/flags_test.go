@@ -54,6 +54,26 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// Versions are compared between states of one kind of storage only.
+func TestSameFiles(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"file 1 2", "file 1 2", true},
+		{"file 1 2", "file 1 3", false},
+		{"file 1 2", "s3 1 3", true},
+		{"file 1 2", "s3 2 2", false},
+		{"file 1 2", "", true},
+		{"", "", true},
+		{"file 1 2", "x", false},
+	} {
+		if got := SameFiles(c.a, c.b); got != c.want {
+			t.Errorf("%q, %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	f, err := Parse([]byte(" [3, 7]\n"))
 	if err != nil || len(f.Flags) != 2 || f.Flags[1].Episode != 7 || f.Fingerprint != "" {

@@ -21,7 +21,8 @@ class Metric(Result):
 
     Attributes:
         name: The name of the column.
-        group: "motion", "gripper", "consistency", "clocks", "images" or "set".
+        group: "motion", "gripper", "consistency", "clocks", "images",
+            "outcome" or "set".
         unit: The unit: "s", "Hz", "share", "count" and so on. None: none.
         summary: What the metric measures, in one sentence.
         worse: 1 if large values are suspicious, -1 if small ones are, None if both are.

@@ -25,7 +25,7 @@ class FoundRange(Result):
         episode: The index of the episode.
         to: The row after the last row. r["from"] is the first row.
         from_s: The timestamp of the first row in seconds after that of row 0.
-        to_s: The timestamp of the last row in the same seconds.
+        to_s: The timestamp of the row after the last in the same seconds, as `to` names it.
         episode_length: The number of rows of the episode.
         score: The similarity of a frame, at most 1. None if frames were not compared.
     """

@@ -410,11 +410,11 @@ class Edit:
 
         Args:
             ranges: The path of a CSV or JSON file; a list of dicts with episode, from and to (rows,
-                to not included), or from_s and to_s (seconds), text and style; or a function that
-                takes an Episode and returns such dicts, or tuples (from, to, text). The result of
-                find is such a list.
-            key: The style of ranges that have none: "subtask", "plan", "memory", "motion" or
-                "interjection". Default "subtask".
+                to not included), or from_s and to_s (seconds), text, style, role and camera; or a
+                function that takes an Episode and returns such dicts, or tuples (from, to, text).
+                The result of find is such a list.
+            key: The style of ranges that have none: "subtask", "plan", "memory", "motion",
+                "task_aug", "interjection", "vqa" or "trace". Default "subtask".
             label: The text of ranges that have none. Default None.
             append: Whether texts of the same style stay outside the ranges. Default False: they are
                 replaced in the episodes that are named.

@@ -94,10 +94,21 @@ func summaryOf(
 	for _, n := range t.Lengths {
 		rows += n
 	}
-	return fmt.Sprintf(
+	text := fmt.Sprintf(
 		"%d episodes, %d rows, %d tasks. %d findings in %d episodes. Images: %s.",
 		t.Len(), rows, len(tasksOf(t)), len(found), len(byRow), cmp.Or(string(t.Frames), "none"),
 	)
+	stated, solved := 0, 0
+	for _, v := range t.Column("success") {
+		if v == v {
+			stated++
+			solved += int(v)
+		}
+	}
+	if stated > 0 {
+		text += fmt.Sprintf(" Success: %d of %d episodes.", solved, stated)
+	}
+	return text
 }
 
 // tasksOf returns the tasks in the order of their number of episodes.

@@ -145,6 +145,8 @@ function marks() {
       })
   );
   const bands = [...(listing()?.ranges?.get(state.e) || []).map((r) => [r, 'band found'])];
+  for (const f of shown.findings)
+    if (f.end_ns > f.t_ns) bands.push([[f.t_ns, f.end_ns], `band ${f.severity}`]);
   if (state.zoom) bands.push([state.zoom, 'band']);
   for (const [[a, b], className] of bands) {
     const band = make('div', { className });

@@ -3,6 +3,7 @@ import * as annotations from './annotations.js';
 import { $, get, icon, make, post } from './api.js';
 import './cameras.js';
 import * as charts from './charts.js';
+import { showDiff } from './diff.js';
 import { showDataset } from './dataset.js';
 import { Episode } from './episode.js';
 import * as episodes from './episodes.js';
@@ -76,7 +77,7 @@ async function open() {
   await rest;
   if (mine !== opening) return;
   document.body.dataset.ready = `${s}:${e}`;
-  await showFindings();
+  await Promise.all([showFindings(), showDiff()]);
   document.body.dataset.done = `${s}:${e}`;
 }
 
@@ -140,6 +141,10 @@ on('open', (e) => {
   if (e === state.e) return;
   Object.assign(state, { e, t: null, zoom: null });
   visited = null;
+  open();
+});
+on('pair', (pair) => {
+  state.compare = pair;
   open();
 });
 on('streams', panels.show);

@@ -13,6 +13,8 @@ const high = 30,
 // preferred are the metrics that are shown at first, if the table has them.
 const preferred = [
   'score',
+  'success',
+  'reward_sum',
   'duration',
   'idle',
   'jerk_rms',
