@@ -82,29 +82,29 @@ def one_of(*allowed: Any) -> Check:
     return lambda name, v: _checks.check_choice(name, v, allowed)
 
 
-def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
+def by_key(check: Check, noun: str = "key of {}", or_all: bool = False) -> Check:
     """Returns a check for a dict by stream key.
 
     Args:
         check: The check for each value.
-        what: What a key is called in messages; {} stands for the name of the option.
-        or_all: Whether the check also accepts one value for all keys.
+        noun: The noun for a key in messages. It may contain {}, which becomes the name of the
+            option. Default "key of {}".
+        or_all: Whether the option also accepts one value for all keys. Default False.
     """
 
-    def check_table(name: str, v: Any, features: Iterable[str]) -> Any:
-        """Returns the dict with checked keys and values. features are the known keys."""
-        if isinstance(v, Mapping):
+    def check_by_key(name: str, value: Any, known_keys: Iterable[str]) -> Any:
+        """Returns the dict with checked keys and values, or the checked value for all keys."""
+        if isinstance(value, Mapping):
             return {
-                _checks.check_key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
-                for k, x in v.items()
+                _checks.check_key(k, known_keys, noun.format(name)): check(f"{name}[{k!r}]", x)
+                for k, x in value.items()
             }
-        if not or_all:
-            raise Misuse(
-                f"{name}={v!r}: expected a dict by {'stream ' if what == 'stream' else ''}key"
-            )
-        return check(name, v)
+        if or_all:
+            return check(name, value)
+        kind_of_key = "stream key" if noun == "stream" else "key"
+        raise Misuse(f"{name}={value!r}: expected a dict by {kind_of_key}")
 
-    return _takes_keys(check_table)
+    return _takes_keys(check_by_key)
 
 
 def as_text(_: str, v: Any) -> str:
@@ -539,17 +539,17 @@ def loader_config(given: OptionValues, mixed: bool) -> dict[str, Any]:
         shuffle = "global" if shuffle else False
     elif not isinstance(shuffle, str):
         raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
-    c = {
+    config = {
         "shuffle": _checks.check_choice("shuffle", shuffle, ("global", "pool", False)),
         "dtype": "float32",
         **_cache_config(given.get("cache")),
         **check_options(LOADER, given),
     }
-    for name in c:
+    for name in config:
         label = given.labels.get(name, name)
         if name.startswith("pool_") and shuffle != "pool":
             raise Misuse(f"{label} is for shuffle='pool'", hint="add shuffle='pool'")
-        if name.startswith("cache_") and "cache" not in c:
+        if name.startswith("cache_") and "cache" not in config:
             raise Misuse(
                 f"{label} without a place",
                 hint="robocache.Cache('ram', …) or robocache.Cache(directory, …)",
@@ -557,7 +557,7 @@ def loader_config(given: OptionValues, mixed: bool) -> dict[str, Any]:
     mixture = check_options(MIXTURE, given)
     if mixture and not mixed:
         raise Misuse("mixture= is for mixtures", hint="give a list of robocache.Mix")
-    return {**c, **mixture}
+    return {**config, **mixture}
 
 
 def _cache_config(v: Any) -> dict[str, Any]:

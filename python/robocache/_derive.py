@@ -237,8 +237,9 @@ class _Derivation:
                     file.write(memoryview(values).cast("B") if values.size else b"")
                     content.update(values.tobytes())
                     if used is not None and used != set(arrays.used):
-                        # The values decide which streams are read. No record: the record's hash
-                        # covers the same streams of every episode.
+                        # The function reads other streams in this episode than in the last. A
+                        # record hashes the same streams of every episode, so it cannot describe
+                        # this function, and none is written.
                         name = None
                     used = set(arrays.used)
                     _hash_arrays(inputs, position, {k: arrays.used[k] for k in sorted(used)})

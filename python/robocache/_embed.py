@@ -151,12 +151,18 @@ def embed(
 
 
 def _run_job(job: dict[str, Any]) -> Any:
-    """Runs one job: embed, or the vector of a text."""
+    """Runs one job of the engine and returns its result.
+
+    The job {"call": "text", "model", "text"} embeds a text for a search. Any other job has the
+    arguments of embed, and those of robocache.open under "open". The engine sends every argument;
+    an empty one means that it was not given.
+    """
     if job.pop("call") == "text":
         vectors = _load_function(job["model"])([job["text"]])
         return _vectors_of(vectors, 1, job["model"])[0].tolist()
-    how = {k: v for k, v in job.pop("open").items() if v}
-    return embed(**{k: v for k, v in job.items() if v != ""}, **how)
+    open_options = {name: value for name, value in job.pop("open").items() if value}
+    options = {name: value for name, value in job.items() if value != ""}
+    return embed(**options, **open_options)
 
 
 def main() -> int:

@@ -130,7 +130,7 @@ def _keyword_hint(name: str, owner: str, known: list[str], groups: list[str]) ->
     near = difflib.get_close_matches(name, names, n=6, cutoff=0.6)
     near = near or [k for k in known if len(name) > 2 and (name in k or k in name)]
     texts = list(dict.fromkeys(text for k in near for text in names[k]))[:3]
-    return f"did you mean {' or '.join(texts)}?" if texts else f"help({owner}) says what there is"
+    return f"did you mean {' or '.join(texts)}?" if texts else f"help({owner}) lists the keywords"
 
 
 def _refuse_other_group(keyword: str, value: Any) -> None:

@@ -9,7 +9,7 @@ import html
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -222,23 +222,44 @@ def _import_pyplot() -> Any:
     return plt
 
 
+def _plotted_streams(ep: Any, keys: Iterable[str] | None) -> list[Any]:
+    """Returns the streams of numbers with these keys; None: all that can be plotted."""
+    if keys is None:
+        return [s for s in ep.streams.values() if _is_plottable(s)]
+    known = ep.dataset.features
+    streams = [
+        ep.streams[_checks.check_key(k, known, "key")]
+        for k in ([keys] if isinstance(keys, str) else keys)
+    ]
+    for s in streams:
+        if s.kind != "numeric" or s.feature.ragged:
+            raise Misuse(
+                f"stream {s.key!r} is {s.kind}: numbers are plotted",
+                {"stream": s.key},
+                "thumbnails() shows images",
+            )
+    return streams
+
+
+def _column_names(feature: Any, width: int) -> Sequence[Any]:
+    """Returns the name of each column of a stream, or its number if names are missing."""
+    names = feature.names
+    while isinstance(names, (list, tuple, dict)) and len(names) == 1:
+        # Names in a dict or list of one entry: {"motors": [...]} or [[...]].
+        names = next(iter(names.values() if isinstance(names, dict) else names))
+    if isinstance(names, (list, tuple)) and len(names) == width:
+        return names
+    return range(width)
+
+
+def _plain_label(text: str) -> str:
+    """Returns text for matplotlib, which reads $ as the start of a formula."""
+    return text.replace("$", r"\$")
+
+
 def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
     """Plots streams of numbers over their timestamps; see Episode.plot."""
-    known = ep.dataset.features
-    if keys is None:
-        shown = [s for s in ep.streams.values() if _is_plottable(s)]
-    else:
-        shown = [
-            ep.streams[_checks.check_key(k, known, "key")]
-            for k in ([keys] if isinstance(keys, str) else keys)
-        ]
-        for s in shown:
-            if s.kind != "numeric" or s.feature.ragged:
-                raise Misuse(
-                    f"stream {s.key!r} is {s.kind}: numbers are plotted",
-                    {"stream": s.key},
-                    "thumbnails() shows images",
-                )
+    shown = _plotted_streams(ep, keys)
     if not shown:
         raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
     plt = _import_pyplot()
@@ -255,32 +276,20 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
             layout="constrained",
         )
         axes = list(grid[:, 0])
-        figure.suptitle(f"episode {ep.index}: {' | '.join(ep.tasks)}".replace("$", r"\$"))
-    start = min(int(s.times[0]) for s in shown if len(s.times))
-    for s, a in zip(shown, axes, strict=True):
-        v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
-        names = s.feature.names
-        while isinstance(names, (list, tuple, dict)) and len(names) == 1:
-            # Names in a dict or list of one entry: {"motors": [...]} or [[...]].
-            names = next(iter(names.values() if isinstance(names, dict) else names))
-        names = (
-            names
-            if isinstance(names, (list, tuple)) and len(names) == v.shape[1]
-            else range(v.shape[1])
-        )
-        for c, name in enumerate(names):
+        figure.suptitle(_plain_label(f"episode {ep.index}: {' | '.join(ep.tasks)}"))
+    start_ns = min(int(s.times[0]) for s in shown if len(s.times))
+    for s, axis in zip(shown, axes, strict=True):
+        seconds = (s.times - start_ns) / 1e9
+        columns = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
+        width = columns.shape[1]
+        for column, name in enumerate(_column_names(s.feature, width)):
             label = f"{s.key} {name}" if ax is not None else str(name)
-            a.plot((s.times - start) / 1e9, v[:, c], label=label.replace("$", r"\$"), linewidth=1)
+            axis.plot(seconds, columns[:, column], label=_plain_label(label), linewidth=1)
         if ax is None:
-            a.set_title(
-                s.key.replace("$", r"\$") + (f" ({s.feature.unit})" if s.feature.unit else ""),
-                fontsize="medium",
-            )
-        a.legend(
-            fontsize="xx-small",
-            loc="center left",
-            bbox_to_anchor=(1, 0.5),
-            ncols=1 + v.shape[1] // 16,
+            unit = f" ({s.feature.unit})" if s.feature.unit else ""
+            axis.set_title(_plain_label(s.key) + unit, fontsize="medium")
+        axis.legend(
+            fontsize="xx-small", loc="center left", bbox_to_anchor=(1, 0.5), ncols=1 + width // 16
         )
     axes[-1].set_xlabel("s")
     return figure if ax is None else ax
@@ -304,11 +313,16 @@ class NotebookImages(np.ndarray):
 
     def _repr_png_(self) -> bytes | None:
         """Returns an RGB image as PNG, several of them side by side; None for other arrays."""
-        a = np.asarray(self)
-        if a.dtype != np.uint8 or a.ndim not in (3, 4) or a.shape[-1] != 3 or not a.size:
+        image = np.asarray(self)
+        if (
+            image.dtype != np.uint8
+            or image.ndim not in (3, 4)
+            or image.shape[-1] != 3
+            or not image.size
+        ):
             return None
-        if a.ndim == 4:
-            a = np.concatenate(list(a), axis=1)
+        if image.ndim == 4:
+            image = np.concatenate(list(image), axis=1)
 
         def chunk(kind: bytes, data: bytes) -> bytes:
             """Returns a chunk of a PNG file: length, kind, data and checksum."""
@@ -321,10 +335,10 @@ class NotebookImages(np.ndarray):
 
         # Each row begins with the number of its filter: 0, none.
         rows = np.concatenate(
-            [np.zeros((a.shape[0], 1), np.uint8), a.reshape(a.shape[0], -1)], axis=1
+            [np.zeros((image.shape[0], 1), np.uint8), image.reshape(image.shape[0], -1)], axis=1
         )
         # Width, height, 8 bits per channel, type 2 (RGB), defaults.
-        head = struct.pack(">IIBBBBB", a.shape[1], a.shape[0], 8, 2, 0, 0, 0)
+        head = struct.pack(">IIBBBBB", image.shape[1], image.shape[0], 8, 2, 0, 0, 0)
         return (
             b"\x89PNG\r\n\x1a\n"
             + chunk(b"IHDR", head)
@@ -335,27 +349,34 @@ class NotebookImages(np.ndarray):
 
 def episode_thumbnails(ep: Any, n: int, key: str | None, height: int) -> NotebookImages:
     """Returns images of an episode; see Episode.thumbnails."""
-    cameras = [k for k, f in ep.dataset.features.items() if f.kind in ("video", "image")]
+    cameras = [
+        k for k, feature in ep.dataset.features.items() if feature.kind in ("video", "image")
+    ]
     if not cameras:
         raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
-    s = ep.streams[cameras[0] if key is None else _checks.check_key(key, cameras, "camera")]
-    rows = len(s)
+    stream = ep.streams[cameras[0] if key is None else _checks.check_key(key, cameras, "camera")]
+    rows = len(stream)
     n = _checks.check_whole("n", n)
     height = _checks.check_whole("height", height)
     if not rows:
-        raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
-    at = (
+        raise Unsupported("the episode has no images", {"episode": ep.index, "stream": stream.key})
+    shown_rows = (
         [rows // 2]
         if n == 1
         else np.linspace(0, rows - 1, min(n, rows)).round().astype(int).tolist()
     )
-    f = s.feature
-    size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None
-    v = s.frames(at, image_size=size)
-    if v.shape[1] == 1:  # Depth: near pixels are bright, pixels without a measurement are black.
-        d = v.astype(np.float64)
-        d = np.where(np.isfinite(d) & (d > 0), d, np.nan)
-        near, far = (np.nanmin(d), np.nanmax(d)) if np.isfinite(d).any() else (0.0, 1.0)
-        grey = np.nan_to_num(255 - 215 * (d - near) / max(far - near, 1e-9), nan=0.0)
-        v = np.repeat(grey.astype(np.uint8), 3, axis=1)
-    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(NotebookImages)
+    feature = stream.feature
+    size = (
+        (height, max(1, round(height * feature.width / feature.height)))
+        if feature.height and feature.width
+        else None
+    )
+    images = stream.frames(shown_rows, image_size=size)
+    is_depth = images.shape[1] == 1
+    if is_depth:  # Near pixels are bright, and pixels without a measurement are black.
+        depth = images.astype(np.float64)
+        depth = np.where(np.isfinite(depth) & (depth > 0), depth, np.nan)
+        near, far = (np.nanmin(depth), np.nanmax(depth)) if np.isfinite(depth).any() else (0.0, 1.0)
+        grey = np.nan_to_num(255 - 215 * (depth - near) / max(far - near, 1e-9), nan=0.0)
+        images = np.repeat(grey.astype(np.uint8), 3, axis=1)
+    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)).view(NotebookImages)

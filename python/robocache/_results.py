@@ -21,6 +21,7 @@ __all__ = [
     "EpisodeChange",
     "StreamChange",
     "Conversion",
+    "EditReport",
     "Pulled",
     "Pushed",
 ]
@@ -467,3 +468,45 @@ class Pushed(Result):
     card: str
     dry_run: bool
     notes: list[str] | None
+
+
+class EditReport(Result):
+    """The result of an edit, or of its plan: the answer of Edit.write and Edit.plan.
+
+    Attributes:
+        dst: The folder that was written.
+        format: The format that was written.
+        dry_run: Whether nothing was written.
+        in_place: Whether the source was replaced.
+        num_episodes: The number of episodes of the result.
+        num_frames: The number of rows of the result.
+        video: The numbers of video segments that were copied, hidden and encoded, with reasons.
+        bytes: In a plan, the approximate size of the result.
+        free: In a plan, the free bytes at the destination.
+        notes: Remarks about the edit.
+        findings: Findings about the source and the result.
+        plan: The plan, which `robocache edit apply` takes.
+        parts: The reports of the parts of a split.
+        split: The name of the part.
+        undo: After an edit in place, the folder with the old dataset.
+    """
+
+    dst: str | None
+    format: str
+    dry_run: bool | None
+    in_place: bool | None
+    num_episodes: int
+    num_frames: int
+    video: dict[str, Any]
+    bytes: int | None
+    free: int | None
+    notes: list[str] | None
+    findings: list[Finding]
+    plan: dict[str, Any] | None
+    parts: list[EditReport] | None
+    split: str | None
+    undo: str | None
+    _parts = {"findings": Finding}
+
+
+EditReport._parts = {"findings": Finding, "parts": EditReport}

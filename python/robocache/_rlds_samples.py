@@ -85,17 +85,17 @@ class Samples:
 
     def complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the samples of a batch in OpenVLA's form, as NumPy arrays."""
-        x = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
-        step, code = x["step"][:, 1].astype(np.int64).T
-        sources = [self.tables[i] for i in x.get("dataset_index", step * 0).tolist()]
+        columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
+        step, codes = columns["step"][:, 1].astype(np.int64).T
+        sources = [self.tables[i] for i in columns.get("dataset_index", step * 0).tolist()]
         observed = step[:, None] + np.arange(1 - self.window, 1)  # Before the first step: negative.
         before = (observed < 0).sum(1)
         observation: dict[str, Any] = {}
         pads = {}
         for key in (f"image_{name}" for name in self._names):
-            if key in x:
-                observation[key] = _repeat_first(x[key], before)
-                pad = x.get(f"{key}_is_pad", observed < 0)
+            if key in columns:
+                observation[key] = _repeat_first(columns[key], before)
+                pad = columns.get(f"{key}_is_pad", observed < 0)
                 # A window of a camera has its last row. A source without the camera has none.
                 pads[key] = np.repeat(~pad[:, -1:], self.window, 1)
             else:  # A camera that no dataset has.
@@ -105,20 +105,20 @@ class Samples:
         observation["timestep"] = np.maximum(observed, 0).astype(np.int32)
         observation["pad_mask"] = observed >= 0
         if any(t.states for t in self.tables):
-            observation["proprio"] = _repeat_first(x["proprio"], before)
+            observation["proprio"] = _repeat_first(columns["proprio"], before)
         observation["pad_mask_dict"] = pads
-        texts = [t.texts[i] for t, i in zip(sources, code.tolist(), strict=True)]
+        texts = [t.texts[i] for t, i in zip(sources, codes.tolist(), strict=True)]
         task: dict[str, Any] = {"language_instruction": texts}
-        action = _repeat_first(x["action"], before)
+        action = _repeat_first(columns["action"], before)
         if self._has_goal:
-            goal = x["goal_step"].reshape(-1)
+            goal = columns["goal_step"].reshape(-1)
             absolute = np.stack([t.absolute for t in sources])
             action = self._neutral_after(action, goal - step, absolute)
             task["timestep"] = goal.astype(np.int32)
             task["pad_mask_dict"] = {"language_instruction": np.array([t != "" for t in texts])}
             for key, has_image in pads.items():
                 black = np.zeros((len(goal), *observation[key].shape[2:]), np.uint8)
-                task[key] = x.get(f"goal_{key}", black)
+                task[key] = columns.get(f"goal_{key}", black)
                 task["pad_mask_dict"][key] = has_image[:, 0]
         return {
             "observation": observation,

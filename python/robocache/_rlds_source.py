@@ -142,12 +142,12 @@ class SourceTable:
 
         The last step is in the last row, so that rows after it are outside the episode.
         """
-        episode, n = arrays.episode, len(arrays.episode)
+        episode, stored_rows = arrays.episode, len(arrays.episode)
         trajectory: dict[str, Any] = {}
         for key, feature in self._stored.features.items():
             is_image = feature.kind in ("image", "video")
             # Row numbers stand for images.
-            value = np.arange(n) if is_image else np.array(episode.streams[key].values)
+            value = np.arange(stored_rows) if is_image else np.array(episode.streams[key].values)
             *path, last = key.split(".")
             path = ["traj_metadata", *path] if key.startswith("episode_metadata.") else path
             parent = trajectory
@@ -155,13 +155,13 @@ class SourceTable:
                 parent = parent.setdefault(part, {})
             parent[last] = value
         try:
-            action, proprio, rows, texts = self._read_standard(trajectory, n)
+            action, proprio, rows, texts = self._read_standard(trajectory, stored_rows)
         except (KeyError, TypeError, ValueError, IndexError) as e:
             raise Misuse(f"standardize_fn: {type(e).__name__}: {e}") from e
         if any(len(r) != len(action) or not np.array_equal(r, rows[0]) for r in rows):
             raise Misuse("standardize_fn: images and actions have different rows")
-        margins = int(rows[0][0]), n - 1 - int(rows[0][-1])
-        if not np.array_equal(rows[0], np.arange(margins[0], n - margins[1])):
+        margins = int(rows[0][0]), stored_rows - 1 - int(rows[0][-1])
+        if not np.array_equal(rows[0], np.arange(margins[0], stored_rows - margins[1])):
             raise Unsupported("standardize_fn leaves out rows inside an episode")
         if margins != (self._margins or margins):
             raise Unsupported("standardize_fn leaves out different numbers of rows at the ends")
@@ -171,7 +171,7 @@ class SourceTable:
         codes = [self._codes.setdefault(t, len(self._codes)) for t in texts]
         steps = np.stack([np.arange(len(codes)), codes], 1)
         values = np.concatenate([action, proprio, steps], 1, dtype=np.float32)
-        return values[np.maximum(np.arange(n) - sum(margins), 0)]
+        return values[np.maximum(np.arange(stored_rows) - sum(margins), 0)]
 
     def _steps(self, arrays: EpisodeArrays) -> np.ndarray:
         """Returns the step of each stored row."""

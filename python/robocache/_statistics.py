@@ -82,13 +82,13 @@ def check_statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
             "or the path of a stats.json"
         )
     out: dict[str, Any] = {}
-    for k, one in v.items():
-        _checks.check_key(k, features, "key of Statistics.values")
+    for key, one in v.items():
+        _checks.check_key(key, features, "key of Statistics.values")
         if not isinstance(one, Mapping):
             raise Misuse(
-                f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles"
+                f"Statistics.values[{key!r}]: expected a dict with mean, std, min, max or quantiles"
             )
-        s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
+        statistics: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
         for name, x in one.items():
             if name == "count":
                 continue
@@ -96,20 +96,20 @@ def check_statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
                 name.startswith("q") and name[1:].isdigit()
             ):
                 raise Misuse(
-                    f"unknown statistic {name!r} in Statistics.values[{k!r}]",
+                    f"unknown statistic {name!r} in Statistics.values[{key!r}]",
                     hint=_checks.nearest_names(
                         name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]
                     ),
                 )
             a = np.asarray(x, np.float64)
             if np.isinf(a).any():
-                raise Misuse(f"Statistics.values[{k!r}][{name!r}] is infinite")
+                raise Misuse(f"Statistics.values[{key!r}][{name!r}] is infinite")
             numbers = [None if np.isnan(f) else f for f in a.ravel().tolist()]
             if name.startswith("q"):
-                s.setdefault("quantiles", {})[name] = numbers
+                statistics.setdefault("quantiles", {})[name] = numbers
             else:
-                s[name] = numbers
-        out[k] = s
+                statistics[name] = numbers
+        out[key] = statistics
     return out
 
 

@@ -478,31 +478,31 @@ def episode_fields(
         image_size: (height, width) of images; None: as stored.
         step: The class of a step, called with the fields of each row.
     """
-    ds = episode.dataset
-    roles = find_roles(ds, streams, None)
+    dataset = episode.dataset
+    roles = find_roles(dataset, streams, None)
     observations = _observations(episode, roles, image_size)
-    n = episode.length
+    rows = episode.length
     actions = _to_tensor(_joined_columns(episode, roles["actions"]))
     rewards = (
         _joined_columns(episode, roles["rewards"])[:, 0]
         if "rewards" in roles
-        else np.zeros(n, np.float32)
+        else np.zeros(rows, np.float32)
     )
-    ends = (
+    is_terminal = (
         np.asarray(episode.streams["is_terminal"].values).reshape(-1)
-        if "is_terminal" in ds.features
-        else np.zeros(n, bool)
+        if "is_terminal" in dataset.features
+        else np.zeros(rows, bool)
     )
     texts = (
         list(episode.streams["language_instruction"].values)
-        if "language_instruction" in ds.features
-        else [(episode.tasks or [""])[0]] * n
+        if "language_instruction" in dataset.features
+        else [(episode.tasks or [""])[0]] * rows
     )
     key = roles["actions"][0]
     times = episode.streams[key].times
-    notes = {
+    metadata = {
         k.removeprefix("episode_metadata."): _first_value(episode, k)
-        for k in ds.features
+        for k in dataset.features
         if k.startswith("episode_metadata.")
     }
     steps = [
@@ -510,19 +510,19 @@ def episode_fields(
             observation={k: v[i] for k, v in observations.items()},
             action=actions[i],
             reward=float(rewards[i]),
-            is_terminal=bool(ends[i]),
+            is_terminal=bool(is_terminal[i]),
             language_instruction=texts[i] or None,
-            metadata=notes or None,
+            metadata=metadata or None,
             timestamp_ms=float(times[i]) / 1e6,
         )
-        for i in range(n)
+        for i in range(rows)
     ]
-    success = notes.get("success")
-    scene = notes.get("scene_description")
+    success = metadata.get("success")
+    scene = metadata.get("scene_description")
     return {
         "steps": steps,
         "episode_id": str(episode.index),
-        "dataset_name": dataset_name(ds),
+        "dataset_name": dataset_name(dataset),
         "success": None if success is None else bool(np.ravel(success)[0]),
         "language_instruction": next((t for t in (*episode.tasks, *texts) if t), None),
         "scene_description": None if scene is None else str(scene),

@@ -158,7 +158,7 @@ class Dataset:
         """The named parts of streams that GR00T's meta/modality.json states: {kind: {name: part}}.
 
         The kinds are "state", "action", "video" and "annotation"; parts have the order of the file.
-        part["original_key"] is the key of the stream, also where the file leaves it out. Parts of
+        part["original_key"] is the key of the stream, even if the file leaves it out. Parts of
         states and actions have "start" and "end" (columns start to end-1), and "rotation_type" and
         "absolute" if the file states them. The dict is empty if there is no such file.
         """

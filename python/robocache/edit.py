@@ -27,7 +27,15 @@ import numpy as np
 
 from . import _engine, _checks
 from ._errors import Misuse
-from ._results import Finding, Result
+from ._edit_values import (
+    annotation_range,
+    drop_none,
+    episode_text,
+    is_given,
+    moment_text,
+    source_request,
+)
+from ._results import EditReport
 from ._verbs import run_verb
 
 __all__ = [
@@ -50,48 +58,6 @@ __all__ = [
     "undo",
     "recover",
 ]
-
-
-class EditReport(Result):
-    """The result of an edit, or of its plan: the answer of Edit.write and Edit.plan.
-
-    Attributes:
-        dst: The folder that was written.
-        format: The format that was written.
-        dry_run: Whether nothing was written.
-        in_place: Whether the source was replaced.
-        num_episodes: The number of episodes of the result.
-        num_frames: The number of rows of the result.
-        video: The numbers of video segments that were copied, hidden and encoded, with reasons.
-        bytes: In a plan, the approximate size of the result.
-        free: In a plan, the free bytes at the destination.
-        notes: Remarks about the edit.
-        findings: Findings about the source and the result.
-        plan: The plan, which `robocache edit apply` takes.
-        parts: The reports of the parts of a split.
-        split: The name of the part.
-        undo: After an edit in place, the folder with the old dataset.
-    """
-
-    dst: str | None
-    format: str
-    dry_run: bool | None
-    in_place: bool | None
-    num_episodes: int
-    num_frames: int
-    video: dict[str, Any]
-    bytes: int | None
-    free: int | None
-    notes: list[str] | None
-    findings: list[Finding]
-    plan: dict[str, Any] | None
-    parts: list[EditReport] | None
-    split: str | None
-    undo: str | None
-    _parts = {"findings": Finding}
-
-
-EditReport._parts = {"findings": Finding, "parts": EditReport}
 
 
 class Edit:
@@ -128,19 +94,14 @@ class Edit:
             files: Temporary files that the change needs.
             given: The arguments of the change.
         """
-        v = {"verb": verb, **{k: x for k, x in given.items() if _is_given(x)}}
-        for name, x in (choice or {}).items():
-            if isinstance(x, str) and not x:
+        change = {"verb": verb, **{k: x for k, x in given.items() if is_given(x)}}
+        as_json = {"episodes": episode_text, "flags": os.fspath}
+        for name, value in (choice or {}).items():
+            if isinstance(value, str) and not value:
                 raise Misuse(f"{name} is empty", hint="leave it out for all episodes")
-            if _is_given(x):
-                v[name] = (
-                    _episode_text(x)
-                    if name == "episodes"
-                    else os.fspath(x)
-                    if name == "flags"
-                    else x
-                )
-        return Edit(self._sources, [*self._verbs, v], self._files + files)
+            if is_given(value):
+                change[name] = as_json[name](value) if name in as_json else value
+        return Edit(self._sources, [*self._verbs, change], self._files + files)
 
     def delete(
         self,
@@ -249,7 +210,7 @@ class Edit:
         return self._with_change(
             "trim",
             choice,
-            **{"from": _moment_text("start", start), "to": _moment_text("stop", stop)},
+            **{"from": moment_text("start", start), "to": moment_text("stop", stop)},
             idle=dict(idle) if idle else None,
             skip_short=skip_short,
         )
@@ -279,11 +240,12 @@ class Edit:
             label: Use only the flags with this label. Default None.
         """
         if isinstance(into, Mapping):
+            lists = (list, tuple, range, np.ndarray)
             into = [
-                f"{k}={_episode_text(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
-                for k, v in into.items()
+                f"{name}={episode_text(share) if isinstance(share, lists) else share}"
+                for name, share in into.items()
             ]
-        v = self._with_change(
+        return self._with_change(
             "split",
             into=[into] if isinstance(into, str) else into,
             by=by,
@@ -291,10 +253,8 @@ class Edit:
             group=group,
             flags=None if flags is None else os.fspath(flags),
             label=label,
+            seed=None if seed is None else _checks.check_whole("seed", seed, 0),
         )
-        if seed is not None:
-            v._verbs[-1]["seed"] = _checks.check_whole("seed", seed, 0)
-        return v
 
     def rename(self, names: Mapping[str, str]) -> Edit:
         """Renames features in all places.
@@ -432,8 +392,8 @@ class Edit:
 
             source = self._sources[0]
             ds = source if isinstance(source, Dataset) else open(source)
-            ranges = [_annotation(r, ep.index) for ep in ds for r in ranges(ep)]
-        return self._with_change("annotate", **given, ranges=[_annotation(r) for r in ranges])
+            ranges = [annotation_range(r, ep.index) for ep in ds for r in ranges(ep)]
+        return self._with_change("annotate", **given, ranges=[annotation_range(r) for r in ranges])
 
     def reencode(
         self,
@@ -454,7 +414,7 @@ class Edit:
             preset: The speed of the encoder. Default None: chosen by the engine.
         """
         return self._with_change(
-            "reencode", video=_drop_none(codec=codec, gop=gop, crf=crf, preset=preset)
+            "reencode", video=drop_none(codec=codec, gop=gop, crf=crf, preset=preset)
         )
 
     def resize(
@@ -478,7 +438,7 @@ class Edit:
         height, width = _checks.check_frame_size("size", size)
         return self._with_change(
             "resize",
-            video=_drop_none(
+            video=drop_none(
                 codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width
             ),
         )
@@ -543,12 +503,12 @@ class Edit:
 
     def _send_request(self, dst: Any, **options: Any) -> EditReport:
         """Sends the changes to the engine and returns the report."""
-        requests = [_source_request(s) for s in self._sources]
+        requests = [source_request(s) for s in self._sources]
         open_options = [how for _, how in requests]
         request: dict[str, Any] = {
             "sources": [uri for uri, _ in requests],
             "verbs": self._verbs,
-            **{k: v for k, v in options.items() if _is_given(v)},
+            **{k: v for k, v in options.items() if is_given(v)},
         }
         if any(how != open_options[0] for how in open_options):
             raise Misuse(
@@ -563,65 +523,9 @@ class Edit:
         return EditReport(report)
 
     def __repr__(self) -> str:
-        sources = ", ".join(_source_request(s)[0] for s in self._sources)
+        sources = ", ".join(source_request(s)[0] for s in self._sources)
         changes = ", ".join(v["verb"] for v in self._verbs) or "nothing yet"
         return f"<robocache.edit.Edit of {sources}: {changes}>"
-
-
-def _source_request(s: Any) -> tuple[str, dict[str, Any]]:
-    """Returns the URI of a dataset and the options with which it was opened."""
-    args = getattr(s, "_args", None)
-    if args is None:
-        return _checks.path_text(s), {}
-    how = {
-        k: v
-        for k, v in args.items()
-        if k in ("format", "rows_hz", "split", "episodes", "options", "follow_links") and v
-    }
-    if isinstance(args.get("map"), Mapping):
-        how["map"] = args["map"]
-    elif args.get("map"):
-        raise Misuse(
-            "a dataset that was opened with a file of a mapping is not edited",
-            hint="give map= a dict, or use `robocache edit --map`",
-        )
-    return args["uri"], how
-
-
-def _is_given(v: Any) -> bool:
-    """Reports whether an argument is neither None nor False, which mean the default."""
-    return v is not None and v is not False
-
-
-def _drop_none(**given: Any) -> dict[str, Any]:
-    """Returns the arguments that are not None."""
-    return {k: v for k, v in given.items() if v is not None}
-
-
-def _episode_text(v: Any) -> str:
-    """Returns episode indices as text, such as "0,3,5". Text stays unchanged."""
-    if not isinstance(v, str):
-        listed = list(v) if isinstance(v, (range, set, frozenset)) else v
-        indices = np.atleast_1d(np.asarray(listed)).tolist()
-        v = ",".join(str(_checks.check_whole("episodes", x, 0)) for x in indices)
-    if not v:
-        raise Misuse("episodes: none are named", hint="leave it out for all episodes")
-    return v
-
-
-def _moment_text(name: str, v: Any) -> str | None:
-    """Returns a time of trim as text: seconds, or rows such as "12r".
-
-    Raises Misuse for an integer, whose unit is ambiguous.
-    """
-    if v is None or isinstance(v, str):
-        return v
-    if _checks.is_integer(v):
-        raise Misuse(
-            f"{name}={v}: seconds are floats",
-            hint=f'{name}={float(v)} is seconds, {name}="{v}r" is rows',
-        )
-    return repr(_checks.check_real(name, v))
 
 
 def merge(
@@ -685,31 +589,6 @@ def recover(dataset: Any) -> str:
         Text that describes the resulting state.
     """
     return str(run_verb("edit recover", [_checks.path_text(dataset)], {}, False)["done"])
-
-
-_ROW_RANGE = ("from", "to", "text")
-
-
-def _annotation(given: Any, episode: int | None = None) -> dict[str, Any]:
-    """Returns a range of annotate as a dict. A tuple is (from, to, text).
-
-    A number of pandas may be a float, and NaN is no value. Members that only the ranges of find
-    have are left out.
-    """
-    named = given if isinstance(given, Mapping) else zip(_ROW_RANGE, given, strict=False)
-    r: dict[str, Any] = {} if episode is None else {"episode": episode}
-    for k, v in dict(named).items():
-        if v is None or v != v or k in ("episode_length", "score"):
-            continue
-        r[k] = v.item() if isinstance(v, np.generic) else v
-        if k in ("episode", "from", "to") and isinstance(r[k], float) and r[k].is_integer():
-            r[k] = int(r[k])
-    if "episode" not in r:
-        raise Misuse(
-            "annotate: a range names no episode",
-            hint='such as {"episode": 0, "from": 0, "to": 20, "text": "reach"}',
-        )
-    return r
 
 
 def _one_call(name: str) -> Any:

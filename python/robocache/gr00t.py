@@ -207,7 +207,7 @@ class Loader(loader.Loader):
         training: Whether images and states are augmented. False: the evaluation's transform.
         statistics: {tag: {modality: {group: {statistic: values}}}}, such as statistics.json of a
             checkpoint. Default None: those of the datasets, pooled per tag as GR00T does.
-        embodiment_ids: {tag: id}, beside those of N1.7.
+        embodiment_ids: {tag: id}, in addition to those of N1.7.
         options: Arguments of robocache.Loader, such as batch_size=, seed= and device=.
 
     Raises:

@@ -168,10 +168,12 @@ class Live:
             topic: The topic, such as "/joint_states". Topics that the contract does not need are
                 ignored.
             payload: The bytes of the message, such as CDR of ROS 2.
-            stamp_ns: When the message was published, in int ns. A recording holds it; the sample's
-                time is that of the message's header, or its arrival if the contract uses the
-                recorder's clock. Default None: `arrival_ns`.
-            arrival_ns: When it arrived, in int ns on the clock of the ticks. Default None: now.
+            stamp_ns: When the message was published, in int ns. record() stores this time with the
+                message. It does not affect the sample, whose timestamp is that of the message's
+                header, or arrival_ns if the contract uses the recorder's clock. Default None:
+                `arrival_ns`.
+            arrival_ns: When the message arrived, in int ns on the clock of the ticks. Default None:
+                now.
 
         Raises:
             Malformed: The message cannot be decoded, or its value does not fit the contract.

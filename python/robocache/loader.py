@@ -340,35 +340,43 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         """
         try:
             answer = self._create_once()
-        except Unsupported as why:
-            if self._raw and why.where.get("raw"):
-                # Rows of varying length: the host completes batches, and stats() has the reason.
-                del self._config["raw"]
-                self._host_reason = str(why)
+        except Unsupported as error:
+            if self._raw and error.where.get("raw"):
+                self._complete_on_host(error)  # A stream has rows of varying length.
                 return self._create_loader()
             # Page-locked memory is the default. If the driver cannot provide it, ordinary memory is
-            # used.
+            # used, unless the caller asked for it.
             if self._target.pin is not None or not self._config.pop("pin_memory", False):
                 raise
             del self._config["pin_device"]
             answer = self._create_once()
-        if self._raw:
-            e = _engine.current_engine()
-            args = {"rows": self.batch_size, **self._target.kernels}
-            try:
-                # An operation that is prepared only to find out whether the kernels run.
-                probe = e.call("robocache_loader_finish", answer["loader"], args)[1]["op"]
-            except Unsupported as why:
-                # The kernels do not run on the device: the host completes batches, and stats() has
-                # the reason.
-                e.call("robocache_close", answer["loader"])
-                del self._config["raw"]
-                self._host_reason = str(why)
-                answer = self._create_once()
-            else:
-                if probe:
-                    e.call("robocache_close", probe)
+        if self._raw and (error := self._find_kernel_error(answer["loader"])) is not None:
+            _engine.current_engine().call("robocache_close", answer["loader"])
+            self._complete_on_host(error)
+            answer = self._create_once()
         return answer["loader"], answer
+
+    def _complete_on_host(self, reason: Unsupported) -> None:
+        """Makes the host complete the batches. stats() reports the reason."""
+        del self._config["raw"]
+        self._host_reason = str(reason)
+
+    def _find_kernel_error(self, loader: int) -> Unsupported | None:
+        """Returns the error if the kernels do not run on the device, else None.
+
+        Args:
+            loader: The number of the loader in the engine.
+        """
+        engine = _engine.current_engine()
+        arguments = {"rows": self.batch_size, **self._target.kernels}
+        try:
+            # The operation is only prepared, never run.
+            operation = engine.call("robocache_loader_finish", loader, arguments)[1]["op"]
+        except Unsupported as error:
+            return error
+        if operation:
+            engine.call("robocache_close", operation)
+        return None
 
     def _create_once(self) -> Any:
         """Creates the engine's loader with the current configuration."""
@@ -398,28 +406,28 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def _open(self) -> _engine.Handle:
         """Returns the handle of the engine's loader, which may not exist yet."""
-        h = self._handle
-        if h is None:
-            h = self._handle = _engine.Handle(self._create_loader)
-        elif h.foreign and not h.closed:
+        handle = self._handle
+        if handle is None:
+            handle = self._handle = _engine.Handle(self._create_loader)
+        elif handle.foreign and not handle.closed:  # This process is a forked child.
             if self._iterated:
                 raise ForkError(
-                    "this Loader was in use before the fork, and cannot go on in the child",
+                    "this Loader was in use before the fork, and cannot continue in the child",
                     {"dataset": self._uri, "pid": os.getpid()},
                     "make a Loader in the child, or give a MapDataset to DataLoader workers",
                 )
             self._reset_state()
             self._rank_resolver.fixed = None  # The child may be another rank.
-            h = self._handle = _engine.Handle(self._create_loader)
-        return h
+            handle = self._handle = _engine.Handle(self._create_loader)
+        return handle
 
     def _open_for_use(self) -> _engine.Handle:
         """Returns the handle, with the rank and the world size of this process.
 
         Both are fixed from now on.
         """
-        h = self._open()
-        if not h.closed:
+        handle = self._open()
+        if not handle.closed:
             rank, world = self._rank_resolver.fix()
             if (rank, world) != (self._config["rank"], self._config["world_size"]):
                 self._recreate(rank=rank, world_size=world)
@@ -553,11 +561,11 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def _next_batch(self, epoch: int) -> DeliveredBatch | None:
         """Returns the next batch of an epoch, or None at its end."""
-        taken = self._batch_source().next(epoch)
-        self._epoch_is_open = taken is not None
-        if taken is not None:
-            self._last_epoch = taken.epoch
-        return taken  # type: ignore[return-value]
+        batch = self._batch_source().next(epoch)
+        self._epoch_is_open = batch is not None
+        if batch is not None:
+            self._last_epoch = batch.epoch
+        return batch  # type: ignore[return-value]
 
     @property
     def normalizer(self) -> Normalizer:
@@ -616,8 +624,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     def causality(self, time_budget: float | str = 30) -> Causality:
         """Reports which observations use samples that a robot does not have at the tick.
 
-        Reads timestamps and arrival times of the loader's episodes, and no values. Of a window, the
-        newest row counts.
+        Reads timestamps and arrival times of the loader's episodes, and no values. A window is
+        judged by its newest row.
 
         Args:
             time_budget: Seconds, or text such as "2min", after which no further episode is read.
@@ -647,6 +655,7 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         if self._handle is not None:
             self._handle.close()
         else:
+            # A closed handle, so that later calls raise instead of creating the engine's loader.
             self._handle = _engine.Handle(self._create_loader)
             self._handle.closed = True
 

@@ -122,7 +122,9 @@ class Normalizer:
                     {"name": n, **_content_of(s.state_dict())} for n, s in self._sources.items()
                 ],
             }
-        keys = {k: {n: v for n, v in one.items() if n in _FIELDS} for k, one in self._keys.items()}
+        keys = {
+            k: {n: v for n, v in entry.items() if n in _FIELDS} for k, entry in self._keys.items()
+        }
         return {"version": 1, **_content_of({"keys": keys, "vectors": self._vectors})}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,10 +148,10 @@ class Normalizer:
                 str(s["name"]): Normalizer({"version": 1, **_content_of(s)})
                 for s in state.get("sources", ())
             }
-            self._keys = {k: _check_entry(k, one) for k, one in state.get("keys", {}).items()}
-            self._vectors = {k: dict(one) for k, one in state.get("vectors", {}).items()}
-            for one in self._vectors.values():
-                part_slices(one)
+            self._keys = {k: _check_entry(k, entry) for k, entry in state.get("keys", {}).items()}
+            self._vectors = {k: dict(entry) for k, entry in state.get("vectors", {}).items()}
+            for entry in self._vectors.values():
+                part_slices(entry)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise Malformed(
                 f"a normalizer's state: {type(e).__name__}: {e}",
@@ -190,7 +192,7 @@ class Normalizer:
     @property
     def dims(self) -> dict[str, list[int]]:
         """{key: positions of the source's numbers in the padded row}, for a mixture that pads."""
-        return {k: list(one["dims"]) for k, one in self._keys.items() if one.get("dims")}
+        return {k: list(entry["dims"]) for k, entry in self._keys.items() if entry.get("dims")}
 
     def __getitem__(self, source: str | int) -> Normalizer:
         """Returns the Normalizer of a mixture's source, by name or position.
@@ -234,13 +236,15 @@ class Normalizer:
         """
         return self._apply_keys(batch, _denormalize_key, restore_columns)
 
-    def _apply_keys(self, batch: Mapping[str, Any], how: Any, vectors: Any) -> dict[str, Any]:
+    def _apply_keys(
+        self, batch: Mapping[str, Any], convert_key: Any, convert_vector: Any
+    ) -> dict[str, Any]:
         """Returns the batch with converted keys and vectors.
 
         Args:
             batch: The batch.
-            how: _normalize_key or _denormalize_key, for the keys.
-            vectors: compute_vector or restore_columns, for the vectors.
+            convert_key: _normalize_key or _denormalize_key.
+            convert_vector: compute_vector or restore_columns.
         """
         if not isinstance(batch, Mapping):
             raise Misuse(
@@ -259,34 +263,36 @@ class Normalizer:
                     f"the vector {min(named)!r} of a mixture",
                     hint=f"one source's: normalizer[{self.sources[0]!r}]",
                 )
-            return self._apply_mixture(batch, how)
+            return self._apply_mixture(batch, convert_key)
         out = {
-            k: how(self._keys[k], _as_numbers(k, v)) if k in self._keys else v
+            k: convert_key(self._keys[k], _as_numbers(k, v)) if k in self._keys else v
             for k, v in batch.items()
         }
         if self._vectors:
-            host = {k: _to_host(_as_numbers(k, v)) for k, v in batch.items() if self._reads(k)}
+            # Vectors are computed with NumPy, on the host.
+            arrays = {k: _to_host(_as_numbers(k, v)) for k, v in batch.items() if self._reads(k)}
             for k in set(self._vectors) & set(batch):
-                out[k] = _like(batch[k], vectors(k, self._vectors[k], host, host[k]))
+                converted = convert_vector(k, self._vectors[k], arrays, arrays[k])
+                out[k] = _like(batch[k], converted)
         return out
 
     def _reads(self, key: str) -> bool:
         """Reports whether a vector, or the reference of one of its parts, has this key."""
-        parts = [p for one in self._vectors.values() for p in one["parts"]]
+        parts = [p for entry in self._vectors.values() for p in entry["parts"]]
         return key in self._vectors or any(p.get("key") == key for p in parts)
 
-    def _apply_mixture(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+    def _apply_mixture(self, batch: Mapping[str, Any], convert_key: Any) -> dict[str, Any]:
         """Returns the batch of a mixture, each row converted with the statistics of its source.
 
         Args:
             batch: The batch. dataset_index has the position of the source of each row.
-            how: _normalize_key or _denormalize_key.
+            convert_key: _normalize_key or _denormalize_key.
         """
         if "dataset_index" not in batch:
             raise Misuse(
-                "which source a row is of decides how it is normalised: "
-                "the batch has no dataset_index",
-                hint=f"one source's: normalizer[{self.sources[0]!r}]",
+                "the batch of a mixture has no dataset_index, which names the source of each row",
+                hint="Request the key dataset_index, or normalize one source: "
+                f"normalizer[{self.sources[0]!r}](batch)",
             )
         index = np.asarray(_to_host(batch["dataset_index"]))
         if index.size and not 0 <= int(index.min()) <= int(index.max()) < len(self._sources):
@@ -294,31 +300,31 @@ class Normalizer:
                 f"dataset_index {index.min()} to {index.max()} of {len(self._sources)} sources"
             )
         out = dict(batch)
-        for k in set(self.keys) & set(batch):
-            v = _as_numbers(k, batch[k])
-            # The result. Its dtype is that of the first source with rows in the batch.
-            done = None
-            for i, source in enumerate(self._sources.values()):
-                rows = np.flatnonzero(index == i)  # Rows of the batch; [0] if index is one number.
+        is_batch = index.ndim > 0  # False for one sample, whose index is one number.
+        for key in set(self.keys) & set(batch):
+            values = _as_numbers(key, batch[key])
+            # The result. It has the dtype of the first source with rows in the batch.
+            result = None
+            for position, source in enumerate(self._sources.values()):
+                rows = np.flatnonzero(index == position)
                 if not rows.size:
                     continue
-                is_batch = index.ndim > 0
-                part = v[_index_like(rows, v)] if is_batch else v
-                if k in source._keys:
-                    part = how(source._keys[k], part)
+                part = values[_index_like(rows, values)] if is_batch else values
+                if key in source._keys:
+                    part = convert_key(source._keys[key], part)
                 if not is_batch:
-                    done = part
+                    result = part
                     continue
-                if done is None:
-                    done = _empty_like(part, v.shape)
-                done[_index_like(rows, v)] = part
-            out[k] = v if done is None else done
+                if result is None:
+                    result = _empty_like(part, values.shape)
+                result[_index_like(rows, values)] = part
+            out[key] = values if result is None else result
         return out
 
     def __repr__(self) -> str:
         if self._sources:
             return f"<robocache.Normalizer of the sources {', '.join(self._sources)}>"
-        names = [f"{k} ({one['mode']})" for k, one in self._keys.items()]
+        names = [f"{k} ({entry['mode']})" for k, entry in self._keys.items()]
         what = ", ".join([*names, *(f"{k} (vector)" for k in self._vectors)])
         return f"<robocache.Normalizer of {what or 'nothing'}>"
 
@@ -335,12 +341,12 @@ def _like(v: Any, x: np.ndarray) -> Any:
     return torch.from_numpy(x).to(v.device) if torch else x
 
 
-def _check_entry(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
+def _check_entry(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the checked entry of one key.
 
     "_vectors" has shift and scale as float32 arrays. "_made" caches them as tensors by device.
     """
-    out = dict(one)
+    out = dict(entry)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
     size = int(np.prod(out["shape"]))
     if (
@@ -395,87 +401,107 @@ def _as_numbers(key: str, v: Any) -> Any:
     return a
 
 
-def _shift_and_scale(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
+def _shift_and_scale(entry: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
     """Returns shift and scale of an entry, on the device of v and in the dtype `wide`."""
     if torch is None:
-        return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
-    made = one["_made"].get(v.device)
+        return tuple(x.astype(wide) for x in entry["_vectors"])  # type: ignore[return-value]
+    made = entry["_made"].get(v.device)
     if made is None:
-        made = one["_made"][v.device] = tuple(
-            torch.from_numpy(x).to(v.device, wide) for x in one["_vectors"]
+        made = entry["_made"][v.device] = tuple(
+            torch.from_numpy(x).to(v.device, wide) for x in entry["_vectors"]
         )
     return made
 
 
-def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
-    """Returns v as rows of numbers for the computation.
+def _as_rows(entry: dict[str, Any], values: Any) -> tuple[Any, Any, Any]:
+    """Returns values as rows of numbers for the computation.
 
     A value with padding (dims) contributes only the columns of its source.
 
+    Args:
+        entry: The entry of the key.
+        values: An array or a tensor.
+
     Returns:
         (rows, restore_shape, wide). The rows have shape (..., n), where n is the number of
-        statistics, and the dtype `wide` of the computation. restore_shape(rows, dtype) converts
-        rows back to the shape of v. Padding keeps its values from v, in this dtype.
+        statistics, and the dtype `wide` of the computation: float32, or float64 for float64 streams.
+        restore_shape(rows, dtype) converts rows back to the shape of values. Padding keeps its
+        numbers from values, in this dtype.
+
+    Raises:
+        Misuse: The shape of values does not fit the entry.
     """
-    torch = _torch_of(v)
-    names = torch or np
-    wide = names.float64 if one.get("double") else names.float32
-    shape = [int(d) for d in one["shape"]]
-    n = len(one["_vectors"][0])
-    full, dims = v, None
-    if one.get("image"):
-        axis = -1 if one.get("channels_last") else -3
-        if v.ndim < 3 or v.shape[axis] not in (n, *shape):
-            want = "height, width, {}" if axis == -1 else "{}, height, width"
-            raise Misuse(
-                f"an image of shape {tuple(v.shape)}: expected (…, {want.format(shape[0])})"
-            )
-        is_byte = v.dtype == names.uint8
-        x = v.to(wide) if torch else v.astype(wide)
-        x = x / _scalar_like(255, x, torch) if is_byte else x
+    library = _torch_of(values) or np
+    wide = library.float64 if entry.get("double") else library.float32
+    if entry.get("image"):
+        rows, restore_shape = _image_rows(entry, values, wide)
+    else:
+        rows, restore_shape = _number_rows(entry, values, wide)
+    return rows, restore_shape, wide
 
-        # The channels become the last axis. With one statistic for all of them, the image keeps its
-        # axes and gets a last axis of length 1.
-        if n > 1:
-            x = x.movedim(axis, -1) if torch else np.moveaxis(x, axis, -1)
-        else:
-            x = x[..., None]
 
-        def restore_axes(y: Any, _dtype: Any) -> Any:
-            """Returns the channels at their axis."""
-            if n == 1:
-                return y[..., 0]
-            return y.movedim(-1, axis) if torch else np.moveaxis(y, -1, axis)
+def _image_rows(entry: dict[str, Any], images: Any, wide: Any) -> tuple[Any, Any]:
+    """Returns the rows of images, and their restore_shape; see _as_rows."""
+    torch = _torch_of(images)
+    channels = int(entry["shape"][0])
+    statistics = len(entry["_vectors"][0])  # One per channel, or one for all channels.
+    axis = -1 if entry.get("channels_last") else -3
+    if images.ndim < 3 or images.shape[axis] not in (statistics, *map(int, entry["shape"])):
+        shape = f"height, width, {channels}" if axis == -1 else f"{channels}, height, width"
+        raise Misuse(f"an image of shape {tuple(images.shape)}: expected (…, {shape})")
+    is_byte = images.dtype == (torch or np).uint8
+    rows = images.to(wide) if torch else images.astype(wide)
+    rows = rows / _scalar_like(255, rows, torch) if is_byte else rows
+    # The channels become the last axis. With one statistic for all of them, the image keeps its
+    # axes and gets a last axis of length 1.
+    if statistics > 1:
+        rows = rows.movedim(axis, -1) if torch else np.moveaxis(rows, axis, -1)
+    else:
+        rows = rows[..., None]
 
-        return x, restore_axes, wide
-    if one.get("dims") and v.ndim and v.shape[-1] == one["width"]:
-        columns = one["dims"]
+    def restore_shape(rows: Any, _dtype: Any) -> Any:
+        """Returns the channels at their axis."""
+        if statistics == 1:
+            return rows[..., 0]
+        return rows.movedim(-1, axis) if torch else np.moveaxis(rows, -1, axis)
+
+    return rows, restore_shape
+
+
+def _number_rows(entry: dict[str, Any], values: Any, wide: Any) -> tuple[Any, Any]:
+    """Returns the rows of values that are no images, and their restore_shape; see _as_rows."""
+    torch = _torch_of(values)
+    shape = tuple(int(extent) for extent in entry["shape"])
+    dims: slice | list[int] | None = None  # The columns of the source; None: no padding.
+    own = values  # The values without padding.
+    if entry.get("dims") and values.ndim and values.shape[-1] == entry["width"]:
+        columns = entry["dims"]
         is_prefix = columns == list(range(len(columns)))
         dims = slice(0, len(columns)) if is_prefix else columns  # A slice makes no copy.
-        v = v[..., dims]
+        own = values[..., dims]
         if not shape:
-            v = v[..., 0]
-    if shape and tuple(v.shape[-len(shape) :]) != tuple(shape):
-        also = f" or the padded (…, {one['width']})" if one.get("dims") else ""
-        raise Misuse(
-            f"values of shape {tuple(full.shape)}: expected (…, {', '.join(map(str, shape))}){also}"
-        )
-    lead = tuple(v.shape[: v.ndim - len(shape)])
-    size = int(np.prod(shape))
-    x = (v.to(wide) if torch else v.astype(wide)).reshape((*lead, size // n, n))
+            own = own[..., 0]
+    if shape and tuple(own.shape[-len(shape) :]) != shape:
+        also = f" or the padded (…, {entry['width']})" if entry.get("dims") else ""
+        expected = ", ".join(map(str, shape))
+        raise Misuse(f"values of shape {tuple(values.shape)}: expected (…, {expected}){also}")
+    statistics = len(entry["_vectors"][0])
+    leading = tuple(own.shape[: own.ndim - len(shape)])
+    rows_per_value = int(np.prod(shape)) // statistics
+    numbers = own.to(wide) if torch else own.astype(wide)
 
-    def restore_shape(y: Any, dtype: Any) -> Any:
-        """Returns rows in the shape of v, with the padding of v."""
-        y = y.reshape((*lead, *shape))
+    def restore_shape(rows: Any, dtype: Any) -> Any:
+        """Returns rows in the shape of values, with the padding of values."""
+        restored = rows.reshape((*leading, *shape))
         if dims is None:
-            return y
-        out = full.to(dtype) if torch else full.astype(dtype)
+            return restored
+        out = values.to(dtype) if torch else values.astype(dtype)
         # Copy: never write into the caller's tensor.
-        out = out.clone() if torch and out is full else out
-        out[..., dims] = y if shape else y[..., None]
+        out = out.clone() if torch and out is values else out
+        out[..., dims] = restored if shape else restored[..., None]
         return out
 
-    return x, restore_shape, wide
+    return numbers.reshape((*leading, rows_per_value, statistics)), restore_shape
 
 
 def _scalar_like(x: float, like: Any, torch: Any) -> Any:
@@ -486,23 +512,23 @@ def _scalar_like(x: float, like: Any, torch: Any) -> Any:
     return torch.full((), x, dtype=like.dtype, device=like.device) if torch else like.dtype.type(x)
 
 
-def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
+def _result_dtype(entry: dict[str, Any], torch: Any) -> Any:
     """Returns the dtype of normalized values."""
-    name = one.get("dtype", "float32")
+    name = entry.get("dtype", "float32")
     if torch is None:
         # NumPy has no bfloat16: the result is float32.
         return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
-def _normalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Returns the normalized values v of one key. `one` is the entry of the key."""
+def _normalize_key(entry: dict[str, Any], v: Any) -> Any:
+    """Returns the normalized values v of one key. entry is the entry of the key."""
     torch = _torch_of(v)
-    x, restore_shape, wide = _as_rows(one, v)
-    shift, scale = _shift_and_scale(one, v, wide, torch)
+    x, restore_shape, wide = _as_rows(entry, v)
+    shift, scale = _shift_and_scale(entry, v, wide, torch)
     is_constant = scale == 0  # Constant columns become 0.
     with np.errstate(all="ignore"):
-        if one["mode"] == "mean_std":
+        if entry["mode"] == "mean_std":
             y = (x - shift) / scale
         else:
             y = 2 * (x - shift) / scale - 1
@@ -510,18 +536,18 @@ def _normalize_key(one: dict[str, Any], v: Any) -> Any:
         y = torch.where(is_constant, torch.zeros_like(y), y)
     else:
         y = np.where(is_constant, y.dtype.type(0), y)
-    if one.get("clip"):
+    if entry.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
-    dtype = _result_dtype(one, torch)
+    dtype = _result_dtype(entry, torch)
     return _cast_to(restore_shape(y, dtype), dtype, torch)
 
 
-def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
-    """Returns the values of one key before normalization. `one` is the entry of the key."""
+def _denormalize_key(entry: dict[str, Any], v: Any) -> Any:
+    """Returns the values of one key before normalization. entry is the entry of the key."""
     torch = _torch_of(v)
-    y, restore_shape, wide = _as_rows(one, v)
-    shift, scale = _shift_and_scale(one, v, wide, torch)
-    x = y * scale + shift if one["mode"] == "mean_std" else (y + 1) * scale / 2 + shift
+    y, restore_shape, wide = _as_rows(entry, v)
+    shift, scale = _shift_and_scale(entry, v, wide, torch)
+    x = y * scale + shift if entry["mode"] == "mean_std" else (y + 1) * scale / 2 + shift
     return _cast_to(restore_shape(x, wide), wide, torch)
 
 
@@ -537,28 +563,29 @@ class NormVectors(dict[str, dict[str, Any]]):
 def repeat_normalizer(n: Normalizer) -> NormVectors:
     """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit.
 
-    The engine computes shift and scale from this value: mean and std + 1e-8, or low and high - low.
-    So the inputs are chosen whose rounded result is exactly the shift and scale of the Normalizer.
+    The engine does not accept shift and scale. It computes them in float32 from mean and std + 1e-8,
+    or from low and high - low. This function therefore finds the std or high whose rounded result is
+    exactly the scale of the Normalizer.
     """
     out = NormVectors()
-    for key, one in n._keys.items():
-        shift, scale = one["_vectors"]
-        if one["mode"] == "mean_std":
-            std = _solve_rounding(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
-            # The engine reads std 0 as a constant column, so a tiny number replaces it.
+    for key, entry in n._keys.items():
+        shift, scale = entry["_vectors"]
+        if entry["mode"] == "mean_std":
+            epsilon = np.float32(1e-8)
+            std = _solve_rounding(scale, scale - epsilon, lambda std: std + epsilon)
+            # The engine reads std 0 as a constant column. A column that is not constant therefore
+            # gets a tiny number instead.
             std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
-            numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
+            std = np.where(scale == 0, np.float32(0), std)
+            statistics = {"mean": shift, "std": std}
         else:
-            numbers = {
-                "low": shift,
-                "high": _solve_rounding(scale, shift + scale, lambda c: c - shift),
-            }
-        clip = {"clip": True} if one.get("clip") else {}
-        out[key] = {
-            "mode": one["mode"],
-            **clip,
-            **{k: v.astype(np.float64).tolist() for k, v in numbers.items()},
-        }
+            high = _solve_rounding(scale, shift + scale, lambda high: high - shift)
+            statistics = {"low": shift, "high": high}
+        out[key] = {"mode": entry["mode"]}
+        if entry.get("clip"):
+            out[key]["clip"] = True
+        for name, values in statistics.items():
+            out[key][name] = values.astype(np.float64).tolist()
     return out
 
 

@@ -142,8 +142,8 @@ def _run_command(program: Sequence[str] | None, args: list[str]) -> tuple[int, s
 
     Returns the exit code, stdout, and the last message on stderr.
     """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    p = subprocess.Popen(
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(process for process in sys.path if process)}
+    process = subprocess.Popen(
         [*(program or (sys.executable, "-m", "robocache")), *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -151,20 +151,20 @@ def _run_command(program: Sequence[str] | None, args: list[str]) -> tuple[int, s
         env=env,
     )
     try:
-        out, err = p.communicate()
+        out, err = process.communicate()
     except BaseException:
         # The task was canceled: the process gets time to leave a state that can be resumed.
-        p.terminate()
+        process.terminate()
         try:
-            p.wait(30)
+            process.wait(30)
         except subprocess.TimeoutExpired:
-            p.kill()
+            process.kill()
         raise
     if err:
         sys.stderr.write(err)
     lines = err.strip().splitlines() or [""]
     last = next((line for line in reversed(lines) if line.startswith("robocache: ")), lines[-1])
-    return p.returncode, out, last.removeprefix("robocache: ")
+    return process.returncode, out, last.removeprefix("robocache: ")
 
 
 def _parse_shards(text: str) -> Iterator[int]:

@@ -171,7 +171,9 @@ def make_interleaved_dataset(
         sources,
         keys=[*cameras, "frame_index"],
         batch_size=batch_size,
-        vectors=vectors[0],  # The rule for "step" needs its key here. Each source has its own.
+        # windows has a rule for the vector "step", so the Loader must know a vector of this name.
+        # The vectors of each Mix replace these.
+        vectors=vectors[0],
         windows=samples.windows(dict(zip(cameras, cameras)), missing="pad"),
         images=samples.images,
         mixture=Mixture(epoch_size=length),

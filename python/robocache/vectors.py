@@ -34,25 +34,37 @@ class Part:
         stop: The column after the last one. Default: the end of the row.
         name: The name of the part. Default: key.
         columns: The columns in their order, in place of start and stop.
-        beyond: The values of rows outside the episode. "repeat" (default): the first or last row.
-            "zero": zeros. "neutral": no change (0, or the identity rotation) where the numbers are
-            changes, and "repeat" elsewhere.
-        pad_normalized: Whether these zeros are zeros after norm. Default False: before it.
-        relative: "difference": minus the reference row. "pose": T0⁻¹T of a position and a rotation;
-            the other columns stay absolute. Default: values as stored.
+        beyond: The values of rows outside the episode. Default "repeat".
+
+            - "repeat": the first or last row of the episode.
+            - "zero": zeros.
+            - "neutral": no motion. Columns that are changes become 0, or the identity rotation.
+              All other columns repeat the first or last row.
+        pad_normalized: Whether beyond="zero" writes the zeros after norm. Default False: before
+            norm, so that they are normalized like other numbers.
+        relative: How numbers become relative to a reference row. Default None: values as stored.
+
+            - "difference": the row minus the reference row.
+            - "pose": T0⁻¹T, where T is the pose (position and rotation) of the row, and T0 that of
+              the reference row. Other columns stay absolute.
         reference: (key, column): the stream of the reference row, and its column for the first
             column of the part. Default: the same columns of the same stream.
-        reference_row: The offset of the reference row from the sample, in rows. Default 0. Outside
-            the episode, the nearest row is used.
-        absolute: Columns of the part that stay absolute, such as a gripper.
-        is_relative: Columns of the part that are stored as changes, for "neutral"; True: all.
-        rotation: (form as stored, form as delivered). The forms are "quat" (x, y, z, w),
-            "quat_wxyz", "rotvec", "matrix" (9 numbers by rows), "rot6d" (two rows of the matrix),
-            "rot6d_columns" (two columns), and Euler angles in radians: "xyz" about fixed axes,
-            "XYZ" about moving axes.
+        reference_row: The offset of the reference row from the sample, in rows. Default 0. If this
+            row is outside the episode, the nearest row of the episode is used.
+        absolute: Columns of the part that stay absolute, such as a gripper. Default: none.
+        is_relative: Columns of the part that are stored as changes, for beyond="neutral". True: all
+            columns. Default: none.
+        rotation: (form as stored, form as delivered). Default: no conversion. The forms are:
+
+            - "quat" (x, y, z, w) and "quat_wxyz".
+            - "rotvec": a rotation vector in radians.
+            - "matrix" (9 numbers by rows), "rot6d" (its first two rows) and "rot6d_columns" (its
+              first two columns).
+            - "xyz" (about fixed axes) and "XYZ" (about moving axes): Euler angles in radians.
         rotation_at: The first column of the rotation in the part. Default 3 for "pose", else 0.
-        precision: How numbers are rounded before norm. "float64" (default): not at all. "float32":
-            stored numbers and results. "mixed": stored numbers.
+        precision: What is rounded to float32 before norm. "float64" (default): nothing. "float32":
+            the stored numbers, and the results of relative and rotation. "mixed": only the stored
+            numbers.
         norm: A mode, or a dict with "mode" and:
 
             - "low", "high": (D,), or (T, D) with one row per step, for "min_max", "quantiles",
@@ -103,7 +115,7 @@ class Vector:
 
     The tensor is (B, length, width), or (B, width) without rows. With rows, `<key>_is_pad` (bool,
     (B, length)) is True for rows outside the episode and for padding. A vector with the key of a
-    stream is delivered in its place; other vectors are delivered beside the streams of keys=.
+    stream replaces the stream in the batch. Other vectors are added to the streams of keys=.
 
     Attributes:
         parts: The robocache.Part objects.

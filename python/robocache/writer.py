@@ -458,7 +458,7 @@ class _FeatureConverter:
             return np.ascontiguousarray(v)
         return self._convert_other(v)
 
-    def _convert_other(self, v: np.ndarray) -> np.ndarray:
+    def _convert_other(self, value: np.ndarray) -> np.ndarray:
         """Converts an array to the declared dtype and shape.
 
         Raises Misuse if a value would change.
@@ -469,40 +469,41 @@ class _FeatureConverter:
             return Misuse(f"{self.f.key}: expected {want}, got {got}", {"stream": self.f.key})
 
         if self.camera:
-            h, w, c = self.shape
-            if v.shape == (c, h, w) != self.shape:  # Channels first.
-                v = v.transpose(1, 2, 0)
-            elif c == 1 and v.shape == (h, w):
-                v = v[:, :, None]
-            if v.shape != self.shape:
-                raise mismatch(f"an image of shape {self.shape}", v.shape)
-            if v.dtype != self.dtype:
-                if self.dtype != np.uint8 or v.dtype.kind != "f":
-                    raise mismatch(f"an image of {self.dtype}", v.dtype)
-                if not (v.min() >= 0 and v.max() <= 1):
+            height, width, channels = self.shape
+            if value.shape == (channels, height, width) != self.shape:  # Channels first.
+                value = value.transpose(1, 2, 0)
+            elif channels == 1 and value.shape == (height, width):
+                value = value[:, :, None]
+            if value.shape != self.shape:
+                raise mismatch(f"an image of shape {self.shape}", value.shape)
+            if value.dtype != self.dtype:
+                if self.dtype != np.uint8 or value.dtype.kind != "f":
+                    raise mismatch(f"an image of {self.dtype}", value.dtype)
+                if not (value.min() >= 0 and value.max() <= 1):
                     raise mismatch(
-                        "floats in [0, 1], or uint8", f"values from {v.min():g} to {v.max():g}"
+                        "floats in [0, 1], or uint8",
+                        f"values from {value.min():g} to {value.max():g}",
                     )
-                v = np.rint(v * 255).astype(np.uint8)
-            return np.ascontiguousarray(v)
-        if v.shape != self.shape and not (v.shape == () and self.shape == (1,)):
-            raise mismatch(f"shape {self.shape}", v.shape)
+                value = np.rint(value * 255).astype(np.uint8)
+            return np.ascontiguousarray(value)
+        if value.shape != self.shape and not (value.shape == () and self.shape == (1,)):
+            raise mismatch(f"shape {self.shape}", value.shape)
         # NumPy does not cast int64 to uint8, for example. It is accepted here if no value changes.
         from_integers = (
-            v.dtype.kind in "iu"
+            value.dtype.kind in "iu"
             and self.dtype.kind in "iu"
-            or v.dtype.kind == "i"
+            or value.dtype.kind == "i"
             and self.dtype.kind == "f"
         )
         if (
-            v.dtype != self.dtype
-            and not np.can_cast(v.dtype, self.dtype, "same_kind")
+            value.dtype != self.dtype
+            and not np.can_cast(value.dtype, self.dtype, "same_kind")
             and not from_integers
         ):
-            raise mismatch(str(self.dtype), v.dtype)
-        out = np.ascontiguousarray(v, self.dtype).reshape(self.shape)
-        if v.dtype.kind in "iu" and not np.array_equal(out, v.reshape(self.shape)):
-            raise mismatch(f"values that {self.dtype} holds", v)
+            raise mismatch(str(self.dtype), value.dtype)
+        out = np.ascontiguousarray(value, self.dtype).reshape(self.shape)
+        if value.dtype.kind in "iu" and not np.array_equal(out, value.reshape(self.shape)):
+            raise mismatch(f"values that {self.dtype} holds", value)
         return out
 
 
@@ -518,6 +519,10 @@ def _allowed_nan(v: Any) -> list[str]:
     return list(v)
 
 
+_MAX_SECONDS = 9.2e9  # Nanoseconds must fit int64, which ends at 9.22e18.
+_SECONDS_PER_YEAR = 365.25 * 86400
+
+
 def _to_ns(seconds: Any, ns: Any) -> int:
     """Returns a time on the caller's clock in nanoseconds."""
     if (seconds is None) == (ns is None):
@@ -527,9 +532,9 @@ def _to_ns(seconds: Any, ns: Any) -> int:
         )
     if ns is not None:
         return _checks.check_integer("time_ns", ns)
-    if _checks.check_real("time", seconds) > 9.2e9 or seconds < -9.2e9:
+    if abs(_checks.check_real("time", seconds)) > _MAX_SECONDS:
         raise Misuse(
-            f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds",
+            f"time={seconds!r} is {seconds / _SECONDS_PER_YEAR:.3g} years as seconds",
             hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=",
         )
     return round(seconds * 1e9)

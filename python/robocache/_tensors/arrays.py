@@ -138,43 +138,43 @@ def view_like(name: str, x: Any, like: View) -> View:
     return view(name, x)
 
 
-def _numpy_view(name: str, a: np.ndarray) -> View:
+def _numpy_view(name: str, array: np.ndarray) -> View:
     """Returns a NumPy array as memory. Raises Misuse for unsupported dtypes and strides."""
-    kind = a.dtype.kind
+    kind = array.dtype.kind
     if kind in "mM":  # timedelta64 and datetime64 become nanoseconds.
-        a = a.astype(f"{kind}8[ns]", copy=False).view(np.int64)
+        array = array.astype(f"{kind}8[ns]", copy=False).view(np.int64)
     elif kind in "OSUT":
         raise Misuse(
-            f"{name}: unsupported dtype {a.dtype}",
+            f"{name}: unsupported dtype {array.dtype}",
             {"tensor": name},
             "use an array of numbers or booleans",
         )
     elif kind == "c":
         raise Misuse(
-            f"{name}: unsupported dtype {a.dtype}: complex numbers are not computed with",
+            f"{name}: unsupported dtype {array.dtype}: complex numbers are not computed with",
             {"tensor": name},
             "use .real and .imag",
         )
-    elif not a.dtype.isnative:
+    elif not array.dtype.isnative:
         raise Misuse(
-            f"{name}: unsupported dtype {a.dtype.str}: bytes of the other order",
+            f"{name}: unsupported dtype {array.dtype.str}: bytes of the other order",
             {"tensor": name},
             "use .astype(a.dtype.newbyteorder('='))",
         )
-    size = a.itemsize
-    if size == 0 or any(s % size for s in a.strides):
+    size = array.itemsize
+    if size == 0 or any(s % size for s in array.strides):
         raise Misuse(
-            f"{name}: strides of {a.strides} bytes are no multiples of the element's {size}",
+            f"{name}: strides of {array.strides} bytes are no multiples of the element's {size}",
             {"tensor": name},
             "use numpy.ascontiguousarray",
         )
     return View(
         name,
-        a,
-        a.dtype.name,
-        a.shape,
-        tuple(s // size for s in a.strides),
-        a.__array_interface__["data"][0],
+        array,
+        array.dtype.name,
+        array.shape,
+        tuple(s // size for s in array.strides),
+        array.__array_interface__["data"][0],
         HOST,
         False,
     )

@@ -9,7 +9,7 @@ additions in any order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,11 +19,11 @@ from .._errors import Unsupported
 __all__ = ["fuse", "voxelize"]
 
 
-def _to_clock(t: torch.Tensor, given: bool) -> torch.Tensor:
-    """Returns times as int64 ns, or as float64 seconds if `given`, for the old API."""
-    if given:
-        return t.double()
-    return t if t.dtype == torch.int64 else (t.double() * 1e9).round().long()
+def _to_clock(times: torch.Tensor, seconds: bool) -> torch.Tensor:
+    """Returns times as int64 ns, or as float64 seconds if `seconds`, for the old API."""
+    if seconds:
+        return times.double()
+    return times if times.dtype == torch.int64 else (times.double() * 1e9).round().long()
 
 
 def fuse(
@@ -37,138 +37,210 @@ def fuse(
         dtype: The dtype of the result; None: that of the first stream.
         spec: "clock" and "epsilon", as in resampling.make_plan.
     """
-    given = spec.get("clock") == "given"
-    epsilon = spec.get("epsilon") or 0.0 if given else 0.0
-    at = _to_clock(targets.array, given)
-    columns, valid = [], []
-    for s in series:
-        v = s.values.array
-        t = _to_clock(s.times.array, given)
-        v = (
-            v.reshape(1, *v.shape, *(1,) * (2 - v.dim()))
-            if v.dim() < 3 and s.offsets is None
-            else v.reshape(*v.shape, *(1,) * (2 - v.dim()))
+    seconds = spec.get("clock") == "given"
+    epsilon = spec.get("epsilon") or 0.0 if seconds else 0.0
+    target_times = _to_clock(targets.array, seconds)
+    dtype = dtype or series[0].values.array.dtype
+    columns, validity = [], []
+    for stream in series:
+        data, times, lengths = _padded_stream(stream, seconds)
+        entries = len(data)
+        values, valid, zeros = _interpolate(
+            data,
+            times.expand(entries, -1),
+            target_times.expand(entries, -1),
+            lengths,
+            stream.spec,
+            seconds,
+            epsilon,
         )
-        if s.offsets is None:
-            n = (
-                s.lengths.array
-                if s.lengths is not None
-                else torch.full((v.shape[0],), v.shape[1], device=v.device)
-            )
-        else:  # A ragged batch is padded to its longest entry.
-            offsets = s.offsets.array
-            n = offsets[1:] - offsets[:-1]
-            longest = int((offsets[1:] - offsets[:-1]).max()) if len(offsets) > 1 else 0
-            rows = torch.arange(longest, device=v.device)
-            padded = (offsets[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
-            v, t = v[padded], t[padded]
-        got, ok, zero = _interpolate(
-            v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon
-        )
-        columns.append(_apply_epilogue(got, zero, s.spec, dtype or series[0].values.array.dtype))
-        valid.append(ok)
-    return torch.cat(columns, -1), torch.stack(valid, -1)
+        columns.append(_apply_epilogue(values, zeros, stream.spec, dtype))
+        validity.append(valid)
+    return torch.cat(columns, -1), torch.stack(validity, -1)
+
+
+def _padded_stream(stream: Any, seconds: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns a stream with a batch axis: data [B, S, D], times and the rows of each entry [B].
+
+    A ragged batch is padded to its longest entry.
+
+    Args:
+        stream: The stream.
+        seconds: Whether times are float seconds of the old API.
+    """
+    data = stream.values.array
+    times = _to_clock(stream.times.array, seconds)
+    channel_axes = (1,) * (2 - data.dim())  # [S] has one channel.
+    if stream.offsets is None:
+        if data.dim() < 3:
+            data = data.reshape(1, *data.shape, *channel_axes)
+        if stream.lengths is not None:
+            return data, times, stream.lengths.array
+        return data, times, torch.full((data.shape[0],), data.shape[1], device=data.device)
+    data = data.reshape(*data.shape, *channel_axes)
+    offsets = stream.offsets.array
+    lengths = offsets[1:] - offsets[:-1]
+    longest = int(lengths.max()) if len(lengths) else 0
+    rows = offsets[:-1, None] + torch.arange(longest, device=data.device)
+    rows = rows.clamp(max=max(len(data) - 1, 0))
+    return data[rows], times[rows], lengths
+
+
+def _check_supported(rule: Mapping[str, Any]) -> None:
+    """Raises Unsupported if this back end cannot compute a stream with these options."""
+    mode, edge = rule.get("mode", "linear"), rule.get("edge", "clamp")
+    if "augment" in rule:
+        option = "augment"
+    elif edge == "error":
+        option = f"edge={edge!r}"
+    elif mode not in ("linear", "previous", "next", "nearest"):
+        option = f"mode={mode!r}"
+    else:
+        return
+    raise Unsupported(f"backend='pytorch' has no {option}", hint="leave backend= out")
+
+
+class _Intervals(NamedTuple):
+    """The samples around each target: the target lies between rows left and right of its entry.
+
+    All tensors are [B, T].
+    """
+
+    left: torch.Tensor
+    right: torch.Tensor
+    exact: torch.Tensor  # The target is at the timestamp of row left.
+    before: torch.Tensor  # The target is before the first sample, and is not extrapolated.
+    after: torch.Tensor  # The target is after the last sample, and is not extrapolated.
+    outside: torch.Tensor  # The target is before the first or after the last sample.
+
+
+def _find_intervals(
+    times: torch.Tensor,
+    targets: torch.Tensor,
+    lengths: torch.Tensor,
+    rule: Mapping[str, Any],
+    seconds: bool,
+) -> _Intervals:
+    """Returns the samples around each target.
+
+    Args:
+        times: The timestamps, [B, S], ascending also in the padding.
+        targets: The target times, [B, T].
+        lengths: The number of valid rows of each entry, [B, 1].
+        rule: The options of the stream in the engine's form.
+        seconds: Whether times are float seconds of the old API.
+    """
+    is_linear = rule.get("mode", "linear") == "linear"
+    samples_until = torch.searchsorted(times, targets, right=True)  # Samples up to the target.
+    last = (lengths - 1).clamp(min=0)
+    left = (samples_until - 1).clamp(min=0)
+    exact = (samples_until > 0) & (times.gather(1, left) == targets)
+    before = samples_until == 0
+    after = (left >= last) & ~exact & (samples_until > 0)
+    # In the old API, a target at a timestamp is the end of the interval before it; otherwise it is
+    # the start of the next one.
+    if seconds and is_linear:
+        left = torch.where(exact, (torch.searchsorted(times, targets) - 1).clamp(min=0), left)
+        exact = exact & (targets == times[:, :1])
+    right = torch.minimum(left + 1, last)
+    if rule.get("edge", "clamp") != "extrapolate" or not is_linear:
+        return _Intervals(left, right, exact, before, after, before | after)
+    # A line needs two different timestamps. It runs through the first or the last two of these.
+    # Of samples with equal timestamps, the last one counts.
+    first_time, last_time = times[:, :1].contiguous(), times.gather(1, last)
+    first = torch.searchsorted(times, first_time, right=True) - 1
+    second_time = times.gather(1, torch.minimum(first + 1, last))
+    second = torch.searchsorted(times, second_time, right=True) - 1
+    next_to_last = torch.searchsorted(times, last_time) - 1
+    has_line = (first_time != last_time) & (lengths > 1)
+    left = torch.where(before & has_line, first, torch.where(after & has_line, next_to_last, left))
+    right = torch.where(before & has_line, second, torch.where(after & has_line, last, right))
+    outside = before | (targets > last_time)
+    return _Intervals(left, right, exact, before & ~has_line, after & ~has_line, outside)
 
 
 def _interpolate(
-    v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
+    data: Any,
+    times: Any,
+    targets: Any,
+    lengths: Any,
+    rule: Mapping[str, Any],
+    seconds: bool,
+    epsilon: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Interpolates one stream.
 
     Args:
-        v: The data, [B, S, D].
-        t: The timestamps, [B, S].
-        at: The target times, [B, T].
-        n: The number of valid rows of each entry, [B].
+        data: The data, [B, S, D].
+        times: The timestamps, [B, S].
+        targets: The target times, [B, T].
+        lengths: The number of valid rows of each entry, [B].
         rule: The options of the stream in the engine's form.
-        given: Whether times are float seconds of the old API.
+        seconds: Whether times are float seconds of the old API.
         epsilon: Seconds added to the denominator of the interpolation.
 
     Returns:
         (values [B, T, D], valid rows [B, T], rows that become zeros [B, T]).
     """
+    _check_supported(rule)
     mode = rule.get("mode", "linear")
-    edge = rule.get("edge", "clamp")
-    longest = rule.get("max_gap", 0) / (1e9 if given else 1)  # 0: no limit.
-    if (
-        mode not in ("linear", "previous", "next", "nearest")
-        or edge == "error"
-        or "augment" in rule
-    ):
-        raise Unsupported(
-            "backend='pytorch' has no "
-            + (
-                "augment"
-                if "augment" in rule
-                else f"edge={edge!r}"
-                if edge == "error"
-                else f"mode={mode!r}"
-            ),
-            hint="leave backend= out",
-        )
-    rows = v.shape[1]
-    if rows == 0 or at.shape[1] == 0:
-        none = torch.zeros(at.shape, dtype=torch.bool, device=v.device)
-        return v.new_zeros((len(v), at.shape[1], v.shape[2])), none, ~none
-    n = n[:, None]
-    far = torch.finfo(t.dtype).max if t.is_floating_point() else torch.iinfo(t.dtype).max
+    max_gap = rule.get("max_gap", 0) / (1e9 if seconds else 1)  # 0: no limit.
+    rows, width = data.shape[1:]
+    if rows == 0 or targets.shape[1] == 0:
+        nowhere = torch.zeros(targets.shape, dtype=torch.bool, device=data.device)
+        return data.new_zeros((len(data), targets.shape[1], width)), nowhere, ~nowhere
+    lengths = lengths[:, None]
     # The padding of shorter entries gets the largest time, so that the times stay sorted.
-    t = torch.where(torch.arange(rows, device=v.device) < n, t, far).contiguous()
-    at = at.contiguous()
-    ub = torch.searchsorted(t, at, right=True)
-    last = (n - 1).clamp(min=0)
-    k = (ub - 1).clamp(min=0)
-    exact = (ub > 0) & (t.gather(1, k) == at)
-    before = ub == 0
-    after = (k >= last) & ~exact & (ub > 0)
-    # Targets lie between rows a and b. In the old API, a target at a timestamp is the end of the
-    # interval before it; otherwise it is the start of the next one.
-    if given and mode == "linear":
-        k = torch.where(exact, (torch.searchsorted(t, at) - 1).clamp(min=0), k)
-        exact = exact & (at == t[:, :1])
-    a = k
-    b = torch.minimum(k + 1, last)
-    if edge == "extrapolate" and mode == "linear":
-        first = torch.searchsorted(t, t[:, :1].contiguous(), right=True) - 1
-        second = torch.searchsorted(t, t.gather(1, torch.minimum(first + 1, last)), right=True) - 1
-        end = torch.searchsorted(t, t.gather(1, last)) - 1
-        # A line needs two different timestamps. It runs through the first or the last two of these.
-        has_line = (t[:, :1] != t.gather(1, last)) & (n > 1)
-        a = torch.where(before & has_line, first, torch.where(after & has_line, end, a))
-        b = torch.where(before & has_line, second, torch.where(after & has_line, last, b))
-        before, after = before & ~has_line, after & ~has_line
-        outside = (ub == 0) | (at > t.gather(1, last))
-    else:
-        outside = before | after
-    t0, t1 = t.gather(1, a), t.gather(1, b)
-    blend = ~exact & ~before & ~after & (n > 0)
+    limits = torch.finfo if times.is_floating_point() else torch.iinfo
+    is_sample = torch.arange(rows, device=data.device) < lengths
+    times = torch.where(is_sample, times, limits(times.dtype).max).contiguous()
+    targets = targets.contiguous()
+    found = _find_intervals(times, targets, lengths, rule, seconds)
+    left, right = found.left, found.right
+    left_time, right_time = times.gather(1, left), times.gather(1, right)
+    blend = ~found.exact & ~found.before & ~found.after & (lengths > 0)
+
+    def rows_at(index: torch.Tensor) -> torch.Tensor:
+        """Returns the rows of the data with the numbers index [B, T]."""
+        return data.gather(1, index[..., None].expand(*index.shape, width))
+
     if mode == "linear":
-        w = (at - t0).double() / torch.where(blend, (t1 - t0).double() + epsilon, 1)
-        gap = t1 - t0
+        gap = right_time - left_time
+        weight = (targets - left_time).double() / torch.where(blend, gap.double() + epsilon, 1)
+        values = _blend_rows(rows_at(left), rows_at(right), weight, blend)
     else:
-        takes_next = mode == "next" if mode != "nearest" else at - t0 > t1 - at
-        a = torch.where(blend & takes_next, b, a)
-        gap = (t.gather(1, a) - at).abs()
-        blend = torch.zeros_like(blend)
-    wide = (*a.shape, v.shape[2])
-    v0 = v.gather(1, a[..., None].expand(wide))
-    if mode == "linear":
-        compute = torch.float64 if v.dtype == torch.float64 else torch.float32
-        x = v0.to(compute)
-        y = v.gather(1, b[..., None].expand(wide)).to(compute)
-        w = w.to(compute)[..., None]
-        # The engine uses a fused multiply-add, which rounds once. torch has none, so the sum is
-        # computed in float64 and rounded.
-        mixed = (w.double() * (y - x).double() + x.double()).to(compute)
-        v0 = (
-            torch.where(blend[..., None] & (w != 0), mixed, x)
-            if v.dtype != compute
-            else torch.where(blend[..., None] & (w != 0), mixed, v0)
-        )
-    ok = ~outside & (n > 0)
-    if longest:
-        ok &= exact | (gap <= longest)
-    return v0, ok, (n == 0) | (~ok if edge == "mask" else torch.zeros_like(ok))
+        is_right_nearer = targets - left_time > right_time - targets
+        takes_right = is_right_nearer if mode == "nearest" else mode == "next"
+        chosen = torch.where(blend & takes_right, right, left)
+        gap = (times.gather(1, chosen) - targets).abs()
+        values = rows_at(chosen)
+    valid = ~found.outside & (lengths > 0)
+    if max_gap:
+        valid &= found.exact | (gap <= max_gap)
+    zeros = lengths == 0
+    if rule.get("edge", "clamp") == "mask":
+        zeros = zeros | ~valid
+    return values, valid, zeros | torch.zeros_like(valid)
+
+
+def _blend_rows(
+    left: torch.Tensor, right: torch.Tensor, weight: torch.Tensor, blend: torch.Tensor
+) -> torch.Tensor:
+    """Returns left + weight · (right - left) where blend is True, else left.
+
+    Args:
+        left: The left rows, [B, T, D].
+        right: The right rows, [B, T, D].
+        weight: The weights of the right rows, float64 [B, T].
+        blend: Whether the rows are blended, [B, T].
+    """
+    computing = torch.float64 if left.dtype == torch.float64 else torch.float32
+    x, y = left.to(computing), right.to(computing)
+    weight = weight.to(computing)[..., None]
+    # The engine uses a fused multiply-add, which rounds once. torch has none, so the sum is
+    # computed in float64 and rounded.
+    mixed = (weight.double() * (y - x).double() + x.double()).to(computing)
+    return torch.where(blend[..., None] & (weight != 0), mixed, x)
 
 
 def _apply_epilogue(
@@ -187,23 +259,20 @@ def _apply_epilogue(
         x = x.float() / 255
     if norm is not None:
         x = x if x.dtype == torch.float64 else x.float()
-        column = (
-            torch.arange(x.shape[-1], device=x.device)
-            // max(rule.get("plane", 1), 1)
-            % len(norm["a"])
-        )
+        # Adjacent columns share an entry of the statistics, as the pixels of a channel do.
+        entry = torch.arange(x.shape[-1], device=x.device) // max(rule.get("plane", 1), 1)
+        entry = entry % len(norm["a"])
         a, b = (
-            torch.tensor(norm[k], dtype=torch.float32, device=x.device)[column].to(x.dtype)
-            for k in ("a", "b")
+            torch.tensor(norm[k], dtype=torch.float32, device=x.device)[entry] for k in ("a", "b")
         )
         if norm["kind"] == "mean_std":
-            down = (
-                torch.tensor(norm["b"], dtype=torch.float32, device=x.device)[column] + 1e-8
-            ).to(x.dtype)
-            x = torch.where(b == 0, 0, (x - a) / down)
+            denominator = (b + 1e-8).to(x.dtype)
+            x = torch.where(b == 0, 0, (x - a.to(x.dtype)) / denominator)
         else:
-            down = (b.float() - a.float()).to(x.dtype)
-            x = torch.where(down == 0, 0, 2 * (x - a) / torch.where(down == 0, 1, down) - 1)
+            denominator = (b - a).to(x.dtype)
+            is_constant = denominator == 0
+            scaled = 2 * (x - a.to(x.dtype)) / torch.where(is_constant, 1, denominator) - 1
+            x = torch.where(is_constant, 0, scaled)
     if "clip" in rule:
         x = (x if x.is_floating_point() else x.float()).clamp(*rule["clip"])
     return torch.where(zero[..., None], 0, x).to(dtype)
@@ -224,58 +293,65 @@ def voxelize(
             "backend='pytorch' makes dense grids of [N, 3] or [B, N, 3] points",
             hint="leave backend= out",
         )
-    p = call.points.array.float()
-    p = p if p.dim() == 3 else p[None]
-    grid = torch.tensor(spec["grid"], device=p.device)
-    f = (
-        (p - torch.tensor(spec["min"], device=p.device))
-        / torch.tensor(spec["size"], device=p.device)
-    ).floor()
-    finite = p.isfinite().all(-1)
-    inside = finite & ((f >= 0) & (f < grid)).all(-1)
-    stats = torch.stack([inside.sum(), (finite & ~inside).sum(), (~finite).sum()])
+    points = call.points.array.float()
+    points = points if points.dim() == 3 else points[None]
+    device = points.device
+    grid = torch.tensor(spec["grid"], device=device)
+    minimum = torch.tensor(spec["min"], device=device)
+    cell = ((points - minimum) / torch.tensor(spec["size"], device=device)).floor()
+    is_finite = points.isfinite().all(-1)
+    is_counted = is_finite & ((cell >= 0) & (cell < grid)).all(-1)
+    stats = torch.stack([is_counted.sum(), (is_finite & ~is_counted).sum(), (~is_finite).sum()])
     if spec["outside"] == "clip":
-        f = torch.minimum(f.clamp(min=0), grid - 1.0)
-        inside = finite
-    cells = int(grid.prod())
-    i = f.nan_to_num().long()
-    entry = torch.arange(len(p), device=p.device)[:, None]
-    flat = (((entry * grid[0] + i[..., 0]) * grid[1] + i[..., 1]) * grid[2] + i[..., 2])[inside]
-    shape = (*p.shape[: call.points.array.dim() - 2], *spec["grid"])
-    count = torch.zeros(len(p) * cells, dtype=torch.int64, device=p.device).index_add_(
-        0, flat, torch.ones_like(flat)
-    )
-    mode = call.mode
-    if mode in ("count", "occupancy"):
-        kind = torch.int32 if mode == "count" else torch.uint8
-        got = (
-            (count if mode == "count" else count > 0)
-            .to(dtype if isinstance(dtype, torch.dtype) else kind)
-            .reshape(shape)
-        )
+        cell = torch.minimum(cell.clamp(min=0), grid - 1.0)
+        is_counted = is_finite
+    x, y, z = cell.nan_to_num().long().unbind(-1)
+    entry = torch.arange(len(points), device=device)[:, None]
+    flat = (((entry * grid[0] + x) * grid[1] + y) * grid[2] + z)[is_counted]
+    shape = (*points.shape[: call.points.array.dim() - 2], *spec["grid"])
+    cells = len(points) * int(grid.prod())
+    counts = torch.zeros(cells, dtype=torch.int64, device=device)
+    counts.index_add_(0, flat, torch.ones_like(flat))
+    if call.mode in ("count", "occupancy"):
+        usual = torch.int32 if call.mode == "count" else torch.uint8
+        numbers = counts if call.mode == "count" else counts > 0
+        got = numbers.to(dtype if isinstance(dtype, torch.dtype) else usual).reshape(shape)
     else:
-        x = call.features.array.reshape(len(p), -1, call.width)[inside]
-        empty = (count == 0)[:, None]
-        if mode in ("sum", "mean"):
-            total = torch.zeros(
-                len(count), call.width, dtype=torch.float64, device=p.device
-            ).index_add_(0, flat, x.double())
-            got = (total / count.clamp(min=1)[:, None] if mode == "mean" else total).float()
-        elif mode == "first":
-            order = torch.arange(len(flat), device=p.device)
-            first = torch.full((len(count),), len(flat), device=p.device).scatter_reduce_(
-                0, flat, order, "amin"
-            )
-            got = torch.cat(
-                [x.float(), x.new_full((1, call.width), spec["fill"], dtype=torch.float32)]
-            )[first]
-        else:
-            sign = -1.0 if mode == "min" else 1.0
-            x = torch.where(x.isnan(), float("-inf"), x.float() * sign)
-            start = torch.full((len(count), call.width), float("-inf"), device=p.device)
-            got = sign * start.scatter_reduce_(0, flat[:, None].expand(-1, call.width), x, "amax")
-            got = torch.where(empty, spec["fill"], got)
+        features = call.features.array.reshape(len(points), -1, call.width)[is_counted]
+        got = _reduce_features(call.mode, features, flat, counts, spec["fill"])
         got = got.reshape(*shape, call.width)
     if out is not None:
         got = out.copy_(got)
     return (got, stats) if return_stats else got
+
+
+def _reduce_features(
+    mode: str, features: torch.Tensor, flat: torch.Tensor, counts: torch.Tensor, fill: float
+) -> torch.Tensor:
+    """Returns the features of each cell as float32, [cells, F].
+
+    Args:
+        mode: "sum", "mean", "first", "min" or "max".
+        features: The features of the points, [points, F].
+        flat: The cell of each point, [points].
+        counts: The number of points of each cell, [cells].
+        fill: The value of empty cells, except for sums and means, which are 0.
+    """
+    shape, device = (len(counts), features.shape[-1]), features.device
+    if mode in ("sum", "mean"):
+        total = torch.zeros(shape, dtype=torch.float64, device=device)
+        total.index_add_(0, flat, features.double())
+        return (total / counts.clamp(min=1)[:, None] if mode == "mean" else total).float()
+    if mode == "first":
+        # The first point of each cell. Empty cells have the number of an additional row of fill.
+        order = torch.arange(len(flat), device=device)
+        first = torch.full(shape[:1], len(flat), device=device)
+        first.scatter_reduce_(0, flat, order, "amin")
+        filling = features.new_full((1, shape[1]), fill, dtype=torch.float32)
+        return torch.cat([features.float(), filling])[first]
+    # A minimum is the negative maximum of the negative values. NaN does not take part.
+    sign = -1.0 if mode == "min" else 1.0
+    signed = torch.where(features.isnan(), float("-inf"), features.float() * sign)
+    largest = torch.full(shape, float("-inf"), device=device)
+    largest.scatter_reduce_(0, flat[:, None].expand(-1, shape[1]), signed, "amax")
+    return torch.where((counts == 0)[:, None], fill, sign * largest)

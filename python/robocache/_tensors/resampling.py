@@ -262,14 +262,14 @@ def make_series(name: str, data: Any, times: Any, rule: Mapping[str, Any], step:
     values = _arrays.view(name, data)
     if not 1 <= len(values.shape) <= 3 or offsets is not None and len(values.shape) > 2:
         want = (
-            "[sum of S, D] or [sum of S] beside offsets"
+            "[sum of S, D] or [sum of S] with offsets"
             if offsets is not None
             else "[B, S, D], [S, D] or [S]"
         )
         raise Misuse(
             f"{name} must have shape {want}, found {list(values.shape)}",
             {"tensor": name},
-            "flatten what is beyond: a row is D channels",
+            "Flatten the axes after the rows: a row is D channels.",
         )
     shape = values.batched(2)[0]
     aug = rule.get("augment")
@@ -346,7 +346,7 @@ def _result_dtype(series: list[Series], out: View | None, dtype: Any) -> str:
     if len(set(types)) > 1:
         raise Misuse(
             f"Stream dtypes must match (dtypes must match): found {', '.join(types)}",
-            hint="dtype= says what the result is to be",
+            hint="Pass dtype=, the dtype of the result.",
         )
     return types[0]
 
@@ -565,7 +565,7 @@ def run_call(
     chosen = _rules.choose_backend(backend, series[0].values.device)
     if chosen == "pytorch":
         return _run_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
-    p = make_plan(
+    plan = make_plan(
         series,
         targets,
         single=single,
@@ -577,10 +577,10 @@ def run_call(
         clock=clock,
         epsilon=epsilon,
     )
-    p.checks_precision = any(checks)
+    plan.checks_precision = any(checks)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]
     if out_view is None:
-        got, valid = run_plan(p, inputs, None, 0)
+        got, valid = run_plan(plan, inputs, None, 0)
     else:
-        got, valid = run_plan(p, inputs, out_view.array, out_view.addr)
-    return got if out is None else out, valid, targets, p
+        got, valid = run_plan(plan, inputs, out_view.array, out_view.addr)
+    return got if out is None else out, valid, targets, plan

@@ -105,7 +105,8 @@ def _run_fuse(
         data: The data of each stream.
         times: The timestamps of each stream.
         targets: The target times.
-        extras: The lengths, offsets and samples of all streams, as "has" in the options lists them.
+        extras: The lengths, offsets and samples of all streams in one list. The options list under
+            "has" which of these three each stream has.
         options: The text of _options_text.
         dtype: The dtype of the result; None: that of the data.
         valid: Whether to return the validity. An operator of torch returns a fixed number of
@@ -453,16 +454,16 @@ class _TracedStream(NamedTuple):
     rank: int  # The number of axes of the data as given; 3 if ragged.
 
 
-def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _TracedStream:
+def _trace_stream(name: str, data: Any, times: Any, options: Mapping[str, Any]) -> _TracedStream:
     """Returns a stream with a batch axis.
 
     Args:
         name: The name of the stream in messages.
-        d: The data.
-        t: The timestamps.
-        given: The options of the stream, including lengths, offsets and augment's samples.
+        data: The data.
+        times: The timestamps.
+        options: The options of the stream, including lengths, offsets and augment's samples.
     """
-    rule = dict(given)
+    rule = dict(options)
     extras = {
         "lengths": rule.pop("lengths", None),
         "offsets": rule.pop("offsets", None),
@@ -471,43 +472,43 @@ def _trace_stream(name: str, d: Any, t: Any, given: Mapping[str, Any]) -> _Trace
     if rule.get("augment") is not None:
         rule["augment"] = dict(rule["augment"])
         extras["samples"] = rule["augment"].pop("samples", None)
-    if isinstance(d, (list, tuple)):
+    if isinstance(data, (list, tuple)):
         extras["offsets"] = [0]
-        for part in d:
+        for part in data:
             extras["offsets"].append(extras["offsets"][-1] + part.shape[0])
-        d = torch.cat(list(d))
-        t = torch.cat(list(t)) if isinstance(t, (list, tuple)) else t
-    elif d.is_nested:
-        extras["offsets"] = d.offsets()
-        d = d.values()
-        t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
-    if not isinstance(d, torch.Tensor):
+        data = torch.cat(list(data))
+        times = torch.cat(list(times)) if isinstance(times, (list, tuple)) else times
+    elif data.is_nested:
+        extras["offsets"] = data.offsets()
+        data = data.values()
+        times = times.values() if isinstance(times, torch.Tensor) and times.is_nested else times
+    if not isinstance(data, torch.Tensor):
         raise Misuse(
-            f"{name}: expected a torch tensor beside others, found {type(d).__name__}",
+            f"{name}: expected a torch tensor, as the other streams, found {type(data).__name__}",
             {"tensor": name},
         )
     if torch.compiler.is_compiling():
         rule = as_constant(rule)
     is_ragged = extras["offsets"] is not None
-    if not 1 <= d.dim() <= (2 if is_ragged else 3):
+    if not 1 <= data.dim() <= (2 if is_ragged else 3):
         raise Misuse(
-            f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
+            f"{name} must have shape [B, S, D], [S, D] or [S], found {list(data.shape)}",
             {"tensor": name},
         )
-    rank = 3 if is_ragged else d.dim()
-    if d.dim() == 1:
-        d = d[:, None]
-    if d.dim() == 2 and not is_ragged:
-        d = d[None]
+    rank = 3 if is_ragged else data.dim()
+    if data.dim() == 1:
+        data = data[:, None]
+    if data.dim() == 2 and not is_ragged:
+        data = data[None]
     has = tuple(k for k in ("lengths", "offsets", "samples") if extras[k] is not None)
     return _TracedStream(
         name=name,
-        data=d,
-        times=tensor_like("times", t, d),
+        data=data,
+        times=tensor_like("times", times, data),
         rule=rule,
         has=has,
-        extras=[tensor_like(k, extras[k], d) for k in has],
-        channels=as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1,
+        extras=[tensor_like(k, extras[k], data) for k in has],
+        channels=as_constant(data.shape[-1]) if rule.get("normalize") is not None else 1,
         rank=rank,
     )
 
@@ -567,7 +568,7 @@ def run_traced(
     if len({d.dtype for d in data}) > 1 and wanted is None and out is None:
         raise Misuse(
             f"Stream dtypes must match (dtypes must match): found {[d.dtype for d in data]}",
-            hint="dtype= says what the result is to be",
+            hint="Pass dtype=, the dtype of the result.",
         )
     if out is not None:
         if torch.is_grad_enabled() and (out.requires_grad or any(d.requires_grad for d in data)):
