@@ -67,7 +67,14 @@ var pythonFields = map[string]pythonField{
 }
 
 // pythonOpening are the keywords of robocache.open and of verbs that a Loader takes in a group.
-var pythonOpening = []string{"format", "rows_hz", "map", "options", "follow_links"}
+var pythonOpening = []string{
+	"format",
+	"rows_hz",
+	"map",
+	"options",
+	"follow_links",
+	"recording_index",
+}
 
 // pythonFirst are the first arguments of groups that need one.
 var pythonFirst = map[string]string{"Cache": "…, ", "Device": `"cuda", `}
@@ -147,6 +154,7 @@ var pythonCalls = []string{
 	"inspect",
 	"doctor",
 	"causality",
+	"index",
 	"find",
 	"embed",
 	"quality",

@@ -85,6 +85,9 @@ type OpenOptions struct {
 	// make them. The cache of Hugging Face does not need it. The author of the dataset can then
 	// choose which files of this machine are read.
 	FollowLinks bool `json:"follow_links,omitempty"`
+	// RecordingIndex is the path or URI of an index of recordings (package format/recindex). If it is
+	// empty, the index at the root of the dataset is used, if there is one. "off" uses none.
+	RecordingIndex string `json:"recording_index,omitempty"`
 	// Repair opens a dataset that is refused because its tables contradict each other in a way that
 	// rewriting it repairs. Each contradiction is a finding. doctor sets it.
 	Repair bool `json:"-"`

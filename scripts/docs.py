@@ -32,8 +32,8 @@ API = {
     "LeRobot": "LeRobotDataset LeRobotDatasetMetadata",
     "Recording": "Writer",
     "Running a robot": "Contract Live live",
-    "Verbs": "inspect doctor causality quality find embed diff convert stats window_statistics "
-    "pool_statistics pull push",
+    "Verbs": "inspect doctor causality index quality find embed diff convert stats "
+    "window_statistics pool_statistics pull push",
     "Editing": "merge edit",
     "Arrays": "resample fuse voxelize depth_to_points tsdf_integrate SparseVoxels",
     "Errors": "Error NotFound Malformed Unsupported ResourceLimit Temporary Misuse Internal ForkError",

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -67,4 +69,16 @@ func CreateNew(ctx context.Context, w Writable, name string) (Writer, error) {
 		"this store cannot create a file only if none exists",
 		"",
 	)
+}
+
+// Modified returns the modification time in the version of a local file, in nanoseconds since the
+// epoch. It returns false for other versions.
+func (e *Entry) Modified() (ns int64, ok bool) {
+	size, rest, _ := strings.Cut(e.Version, "-")
+	modified, _, _ := strings.Cut(rest, "-")
+	if size != strconv.FormatInt(e.Size, 10) {
+		return 0, false // an ETag or a generation
+	}
+	ns, err := strconv.ParseInt(modified, 10, 64)
+	return ns, err == nil
 }

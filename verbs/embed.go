@@ -55,7 +55,8 @@ func Embed(ctx context.Context, r *EmbedRequest, o Observer) (*Embedded, error) 
 		"device": cmp.Or(r.Device, "cpu"),
 		"open": map[string]any{
 			"format": r.Format, "rows_hz": r.RowsHZ, "map": r.Map, "options": choices,
-			"follow_links": r.FollowLinks, "split": r.Split,
+			"follow_links": r.FollowLinks, "recording_index": r.RecordingIndex,
+			"split": r.Split,
 		},
 	}, o, out)
 	if err != nil {

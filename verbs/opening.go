@@ -31,6 +31,8 @@ type Opening struct {
 	Option []string `json:"option"`
 	// FollowLinks lets links lead out of the dataset's folder.
 	FollowLinks bool `json:"follow_links"`
+	// RecordingIndex is the index of recordings to use, or "off"; empty: the one in the dataset.
+	RecordingIndex string `json:"recording_index"`
 }
 
 // Options returns the options for opening the dataset.
@@ -49,7 +51,7 @@ func (o *Opening) Options() (robocache.OpenOptions, error) {
 	}
 	opt := robocache.OpenOptions{
 		Format: o.Format, Split: o.Split, FollowLinks: o.FollowLinks, MemoryBudget: budget,
-		HZ: rate, Options: choices,
+		HZ: rate, Options: choices, RecordingIndex: o.RecordingIndex,
 	}
 	if strings.HasPrefix(o.Map, "{") { // as robocache.open(map={…}) has it
 		opt.Map, err = mapping.Parse([]byte(o.Map))

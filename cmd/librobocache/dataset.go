@@ -78,8 +78,10 @@ type openArgs struct {
 	Split        string            `json:"split"`
 	Episodes     []int             `json:"episodes"`
 	FollowLinks  bool              `json:"follow_links"`
-	Derived      []derive.Stream   `json:"derived"`
-	DeriveBudget int64             `json:"derive_budget"`
+	// RecordingIndex is the path or URI of an index of recordings
+	RecordingIndex string          `json:"recording_index"`
+	Derived        []derive.Stream `json:"derived"`
+	DeriveBudget   int64           `json:"derive_budget"`
 }
 
 // readMap reads a mapping, given as JSON or as the path of a file.
@@ -126,6 +128,8 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 			Split:        a.Split,
 			Episodes:     a.Episodes,
 			FollowLinks:  a.FollowLinks,
+
+			RecordingIndex: a.RecordingIndex,
 		},
 	)
 	if err != nil {

@@ -40,6 +40,7 @@ var verbCalls = map[string]verbCall{
 	"inspect":      callVerb(inspectVerb),
 	"doctor":       callVerb(verbs.Doctor),
 	"causality":    callVerb(verbs.ReportCausality),
+	"index":        callVerb(verbs.IndexRecordings),
 	"quality":      callVerb(qualityVerb),
 	"diff":         callVerb(verbs.Diff),
 	"convert":      callVerb(verbs.Convert),

@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -139,6 +140,14 @@ func OpenStore(
 		Splits:   raw.splits,
 		Findings: found,
 	}
+	var index *recindex.Session // for the data files of v2, one per episode
+	if raw.major == 2 {
+		if index, err = recindex.Begin(ctx, s, opt, true); err != nil {
+			return d, err
+		}
+		s = index.WrapStore(s)
+		d.Bytes = s
+	}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
 		if err := d.readEpisodesV2(ctx); err != nil {
@@ -163,6 +172,7 @@ func OpenStore(
 		return d, err
 	}
 	d.compareTotals()
+	d.About.Findings = append(d.About.Findings, index.Finish()...)
 	d.library = video.NewLibrary(
 		func(ctx context.Context, path string) (robocache.Ranged, error) {
 			return s.Open(ctx, path)

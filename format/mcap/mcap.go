@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -49,8 +51,11 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
 				return false, nil
 			}
-			_, files, err := listFiles(ctx, s)
-			for _, f := range files {
+			if hasRegularFile(uri) {
+				return true, nil
+			}
+			list, err := listFiles(ctx, s)
+			for _, f := range list.Files {
 				if f.Err == nil {
 					return true, nil
 				}
@@ -75,20 +80,44 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	})
 }
 
-// listFiles returns the MCAP files at the root of a store, ordered by the numbers in their names.
-// files also contains entries that cannot be opened.
-func listFiles(
-	ctx context.Context,
-	s store.Store,
-) (names []string, files []store.Entry, err error) {
-	names, files, _, err = reader.Files(
+// maxNamesRead is the number of names of a folder that are read at once.
+const maxNamesRead = 1024
+
+// hasRegularFile reports whether a local folder has a regular MCAP file. It stops at the first one,
+// because a folder can hold a very large number of recordings.
+func hasRegularFile(uri string) bool {
+	dir, isLocal := store.LocalPath(uri)
+	if !isLocal {
+		return false
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(maxNamesRead)
+		for _, e := range entries {
+			if e.Type().IsRegular() && bag.Named(e.Name(), fileSuffix) {
+				return true
+			}
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// listFiles returns the MCAP files at the root of a store. The list also contains entries that
+// cannot be opened.
+func listFiles(ctx context.Context, s store.Store) (reader.Listing, error) {
+	return reader.Files(
 		ctx,
 		s,
 		func(name string) bool {
 			return !strings.Contains(name, "/") && bag.Named(name, fileSuffix)
 		},
 	)
-	return names, files, err
 }
 
 // Dataset is an open set of MCAP files.
@@ -117,21 +146,26 @@ func OpenStore(
 	if err != nil {
 		return nil, err
 	}
-	files := []string{file}
+	list := reader.Listing{Names: []string{file}}
 	if file == "" {
-		files, _, err = listFiles(ctx, s)
-		if err != nil {
+		if list, err = listFiles(ctx, s); err != nil {
+			return nil, err
+		}
+		if o.Index, err = recindex.Begin(ctx, s, opt, list.HasIndex); err != nil {
 			return nil, err
 		}
 	}
-	if len(files) == 0 {
+	if len(list.Names) == 0 {
 		return nil, robocache.NotFound("open", nil, "no .mcap file was found")
 	}
 	sto := StorageOptionsOf(o)
-	recs := make([]bag.Recording, len(files))
-	for i, name := range files {
+	recs := make([]bag.Recording, len(list.Names))
+	for i, name := range list.Names {
+		e := list.EntryOf(name)
 		recs[i] = bag.Recording{
-			Name: path.Clean(name),
+			Name:    path.Clean(name),
+			Size:    e.Size,
+			Version: e.Version,
 			Open: func(ctx context.Context) (_ bag.Storage, err error) {
 				defer crash.Recover("mcap open", &err)
 				r, err := s.Open(ctx, name)

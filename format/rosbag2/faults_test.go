@@ -45,7 +45,7 @@ func TestFaultAnywhere(t *testing.T) {
 		put(n, b)
 	}
 	sum := func(s store.Store) (out string, err error) {
-		recs, _, err := findRecordings(t.Context(), s)
+		recs, _, _, err := findRecordings(t.Context(), s)
 		if err != nil {
 			return "", err
 		}

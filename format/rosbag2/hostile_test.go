@@ -287,7 +287,7 @@ func TestFolder(t *testing.T) {
 	if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); !ok || err != nil {
 		t.Errorf("not detected: %v", err)
 	}
-	recs, _, err := findRecordings(t.Context(), local(t, dir))
+	recs, _, _, err := findRecordings(t.Context(), local(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package rosbag2
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -28,6 +31,9 @@ type recording struct {
 	files []string
 	meta  *metadata
 	found []robocache.Finding
+	// size and version are those of all files. version is "" if they are not known.
+	size    int64
+	version string
 }
 
 // zstdSuffix is the file suffix of FILE compression.
@@ -43,29 +49,84 @@ func isStorageName(name string) bool {
 		strings.HasSuffix(plain, ".mcap")
 }
 
-// findRecordings returns the recordings below a store, and the links that may hide others.
+// walSuffix is the suffix of the write-ahead log of a database.
+const walSuffix = "-wal"
+
+// setVersions sets the sizes and versions of recordings from those of the files in their folders.
+// Recordings in one folder share its metadata.yaml, whose content determines their files.
+func setVersions(list []recording, versions map[string]store.Entry) {
+	for k := range list {
+		r := &list[k]
+		hash, newest := sha256.New(), int64(0)
+		isComplete := len(r.files) > 0
+		addFile := func(name string) {
+			e, ok := versions[name]
+			if ok && e.Version == "" {
+				isComplete = false
+			}
+			r.size += e.Size
+			if modified, ok := e.Modified(); ok {
+				newest = max(newest, modified)
+			}
+			fmt.Fprintf(hash, "%q %t %d %q\n", name, ok, e.Size, e.Version)
+		}
+		for i, name := range r.files {
+			if i == 0 {
+				addFile(path.Join(path.Dir(name), metadataName))
+			}
+			_, isListed := versions[name]
+			isComplete = isComplete && isListed
+			addFile(name)
+			addFile(name + walSuffix)
+		}
+		for _, f := range r.found { // such as a missing split
+			fmt.Fprintf(hash, "%s %s\n", f.Code, f.Where)
+		}
+		if isComplete {
+			r.version = hex.EncodeToString(hash.Sum(nil)[:16])
+			if newest > 0 { // as the version of a local file, see store.Entry.Modified
+				r.version = fmt.Sprintf("%d-%d-%s", r.size, newest, r.version)
+			}
+		}
+	}
+}
+
+// findRecordings returns the recordings below a store, and the links that may hide others. hasIndex
+// reports whether there is an index of recordings.
 func findRecordings(
 	ctx context.Context,
 	s store.Store,
-) (out []recording, links []store.Entry, err error) {
+) (out []recording, links []store.Entry, hasIndex bool, err error) {
 	defer crash.Recover("rosbag2 open", &err)
-	entries, links, err := store.Files(ctx, s, "", isStorageName)
+	entries, links, err := store.Files(ctx, s, "", func(name string) bool {
+		plain := strings.TrimSuffix(name, walSuffix)
+		return name == recindex.Name || isStorageName(name) || plain != name && isStorageName(plain)
+	})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		// A web server cannot list a folder, so the files are taken from the metadata.
 		r, failed := recordingFromMetadata(ctx, s, "", nil)
 		if failed != nil {
-			return out, links, failed
+			return out, links, false, failed
 		}
 		if r == nil {
-			return nil, nil, robocache.NotFound("open", nil, "no rosbag2 metadata.yaml was found")
+			err := robocache.NotFound("open", nil, "no rosbag2 metadata.yaml was found")
+			return nil, nil, false, err
 		}
-		return []recording{*r}, nil, nil
+		return []recording{*r}, nil, false, nil
 	}
 	if err != nil {
-		return out, links, err
+		return out, links, false, err
 	}
 	folders, meta := map[string][]string{}, map[string]bool{}
+	versions := map[string]store.Entry{}
 	for _, e := range entries {
+		versions[e.Name] = e
+		if e.Name == recindex.Name {
+			hasIndex = true
+		}
+		if !isStorageName(e.Name) {
+			continue
+		}
 		dir, base := path.Split(e.Name)
 		dir = strings.TrimSuffix(dir, "/")
 		files := folders[dir]
@@ -93,7 +154,7 @@ func findRecordings(
 			if why = metadataFault(r, err); why == "" || len(files) == 0 {
 				if err := robocache.At(err,
 					robocache.Where{"file": path.Join(dir, metadataName)}); err != nil {
-					return out, links, err
+					return out, links, false, err
 				}
 			}
 		}
@@ -103,7 +164,8 @@ func findRecordings(
 			out = append(out, groupByStem(dir, files, why)...)
 		}
 	}
-	return out, links, nil
+	setVersions(out, versions)
+	return out, links, hasIndex, nil
 }
 
 // metadataFault returns the fault of a metadata.yaml that does not describe a recording. It returns
@@ -425,10 +487,10 @@ func openFile(
 	var out bag.Storage
 	if sqlite.IsDB(head) {
 		var wal []byte
-		if e, err := s.Stat(ctx, name+"-wal"); err == nil {
+		if e, err := s.Stat(ctx, name+walSuffix); err == nil {
 			// recorders delete the log when they close the file, even an empty one
 			if wal = []byte{}; e.Size > 0 {
-				if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
+				if wal, err = store.ReadFile(ctx, s, name+walSuffix, walLimit); err != nil {
 					return nil, err
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -156,8 +157,11 @@ func OpenStore(
 	var links []store.Entry
 	all := []recording{{name: file, files: []string{file}}}
 	if file == "" {
-		all, links, err = findRecordings(ctx, s)
-		if err != nil {
+		var hasIndex bool
+		if all, links, hasIndex, err = findRecordings(ctx, s); err != nil {
+			return nil, err
+		}
+		if o.Index, err = recindex.Begin(ctx, s, opt, hasIndex); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +184,9 @@ func OpenStore(
 	for k := range all {
 		r := &all[k]
 		recs[k] = bag.Recording{
-			Name: r.name,
+			Name:    r.name,
+			Size:    r.size,
+			Version: r.version,
 			Open: func(ctx context.Context) (bag.Storage, error) {
 				return r.openStorage(ctx, s, oo)
 			},

@@ -90,7 +90,7 @@ func local(tb testing.TB, dir string) store.Store {
 func openAll(tb testing.TB, dir string, opt openOptions) ([]bag.Storage, error) {
 	tb.Helper()
 	s := local(tb, dir)
-	recs, _, err := findRecordings(tb.Context(), s)
+	recs, _, _, err := findRecordings(tb.Context(), s)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		newDiff(),
 		newCausality(),
 		newQuality(),
+		newIndex(),
 		newStats(),
 		newPlot(),
 		newFind(),

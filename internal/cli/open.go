@@ -55,6 +55,14 @@ func addOpening(c *cobra.Command, o *verbs.Opening) {
 			"let links lead out of the dataset's folder (git-annex, DVC), if you trust it; "+
 				"Hugging Face's cache needs it not",
 		)
+	c.Flags().
+		StringVar(
+			&o.RecordingIndex,
+			"recording-index",
+			"",
+			"an index of recordings that 'robocache index --out' wrote, or off (default: the "+
+				"index in the dataset)",
+		)
 	rejectEmpty(c, "memory-budget")
 }
 

@@ -20,6 +20,7 @@ var requests = map[string]any{
 	"causality":         &verbs.CausalityRequest{},
 	"find":              &verbs.FindRequest{},
 	"quality":           &verbs.QualityRequest{},
+	"index":             &verbs.IndexRequest{},
 	"diff":              &verbs.DiffRequest{},
 	"embed":             &verbs.EmbedRequest{},
 	"stats":             &verbs.StatsRequest{},

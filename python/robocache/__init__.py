@@ -67,6 +67,7 @@ More names:
 - quality measures every episode and lists those that differ from the others.
 - find searches episodes and rows by expressions over signals, and frames by the vectors of embed.
 - causality reports which observations use samples that a robot does not have yet.
+- index writes an index of recordings, so that a folder of many files opens at once.
 - diff reports how a dataset differs from another one, also in another format.
 - LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
 - fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
@@ -102,7 +103,7 @@ if TYPE_CHECKING:
     from ._embed import embed
     from ._find import find
     from ._quality import quality
-    from ._verbs import causality, convert, diff, doctor, inspect, pull, push, stats
+    from ._verbs import causality, convert, diff, doctor, index, inspect, pull, push, stats
     from ._window_statistics import pool_statistics, window_statistics
     from .compat import (
         check_installation as check_installation,
@@ -182,6 +183,7 @@ __all__ = [
     "inspect",
     "doctor",
     "causality",
+    "index",
     "find",
     "quality",
     "diff",
@@ -235,7 +237,7 @@ _MODULES_OF_NAMES = {
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
     "_quality": "quality",
-    "_verbs": "inspect doctor causality diff convert stats pull push",
+    "_verbs": "inspect doctor causality index diff convert stats pull push",
     "_find": "find",
     "_embed": "embed",
     "_window_statistics": "window_statistics pool_statistics",

@@ -599,6 +599,7 @@ OPEN: dict[str, Check] = {
     "split": as_text,
     "options": _check_format_options,
     "follow_links": lambda _, v: bool(v),
+    "recording_index": lambda _, v: _checks.path_text(v),
     "memory_budget": parse_bytes,
     "depth_unit": one_of(*UNITS),
 }

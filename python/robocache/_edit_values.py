@@ -20,16 +20,24 @@ __all__ = [
 ]
 
 
+# The options of opening that an edit passes on.
+_OPENED_WITH = (
+    "format",
+    "rows_hz",
+    "split",
+    "episodes",
+    "options",
+    "follow_links",
+    "recording_index",
+)
+
+
 def source_request(s: Any) -> tuple[str, dict[str, Any]]:
     """Returns the URI of a dataset and the options with which it was opened."""
     args = getattr(s, "_args", None)
     if args is None:
         return _checks.path_text(s), {}
-    how = {
-        k: v
-        for k, v in args.items()
-        if k in ("format", "rows_hz", "split", "episodes", "options", "follow_links") and v
-    }
+    how = {k: v for k, v in args.items() if k in _OPENED_WITH and v}
     if isinstance(args.get("map"), Mapping):
         how["map"] = args["map"]
     elif args.get("map"):

@@ -17,6 +17,7 @@ __all__ = [
     "Diagnosis",
     "Causality",
     "StreamCausality",
+    "RecordingIndex",
     "Differences",
     "EpisodeChange",
     "StreamChange",
@@ -293,6 +294,35 @@ class Causality(Result):
     streams: list[StreamCausality]
     findings: list[Finding]
     _parts = {"streams": StreamCausality, "findings": Finding}
+
+
+class RecordingIndex(Result):
+    """An index of recordings: the answer of index.
+
+    Attributes:
+        path: The path or URI of the index.
+        format: The format of the dataset.
+        num_episodes: The number of episodes of the dataset.
+        recordings: The number of recordings in the index.
+        added: The number of recordings that this call added.
+        changed: The number of recordings that had changed.
+        removed: The number of recordings that are gone.
+        bytes: The size of the index.
+        position: {"log", "sequence"}, the end of the log.
+        findings: The findings of the dataset.
+    """
+
+    path: str
+    format: str
+    num_episodes: int
+    recordings: int
+    added: int
+    changed: int
+    removed: int
+    bytes: int
+    position: dict[str, Any]
+    findings: list[Finding]
+    _parts = {"findings": Finding}
 
 
 class StreamChange(Result):

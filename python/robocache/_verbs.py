@@ -25,6 +25,7 @@ from ._results import (
     EpisodeReport,
     Pulled,
     Pushed,
+    RecordingIndex,
     Report,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "inspect",
     "doctor",
     "causality",
+    "index",
     "diff",
     "convert",
     "stats",
@@ -195,6 +197,41 @@ def causality(
     """
     given = {"hz": hz, "align": align, **options}
     return Causality(run_verb("causality", [_checks.path_text(uri)], given, progress))
+
+
+def index(
+    uri: Any,
+    *,
+    out: Any = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> RecordingIndex:
+    """Writes an index of recordings, so that a dataset of many files opens at once.
+
+    Every later opening uses the index and reads only recordings that are new or changed. Call index
+    again to add them. It serves folders of MCAP, rosbag2 and HDF5 recordings and LeRobot v2.
+
+    Args:
+        uri: A folder of recordings, on disk or in a bucket.
+        out: The index to write. Default None: .robocache-index in the dataset. To open the dataset
+            with another index, pass recording_index= to robocache.open.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache index --help`, with _ in place of -: format= and so on.
+
+    Returns:
+        A RecordingIndex.
+
+    Raises:
+        NotFound: The dataset does not exist.
+        Unsupported: The dataset opens without an index.
+        Misuse: An option is unknown or invalid, or the index cannot be written.
+
+    Example:
+        report = robocache.index("recordings")
+        print(report.recordings, report.added)
+    """
+    given = {"out": None if out is None else _checks.path_text(out), **options}
+    return RecordingIndex(run_verb("index", [_checks.path_text(uri)], given, progress))
 
 
 def diff(

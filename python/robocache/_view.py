@@ -102,7 +102,7 @@ def open_flags(opened: dict[str, Any]) -> list[str]:
             )
     out = [
         f"--{name.replace('_', '-')}={opened[name]}"
-        for name in ("format", "rows_hz", "split")
+        for name in ("format", "rows_hz", "split", "recording_index")
         if opened.get(name)
     ]
     return [*out, *(["--follow-links"] if opened.get("follow_links") else [])]

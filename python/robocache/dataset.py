@@ -48,6 +48,7 @@ class Dataset:
         map: Any = None,
         options: Mapping[str, Any] | None = None,
         follow_links: bool | None = None,
+        recording_index: Any = None,
         memory_budget: int | str | None = None,
         split: str | None = None,
         depth_unit: str | None = None,
@@ -58,6 +59,7 @@ class Dataset:
             "map": map,
             "options": options,
             "follow_links": follow_links,
+            "recording_index": recording_index,
             "memory_budget": memory_budget,
             "split": split,
             "depth_unit": depth_unit,
@@ -560,6 +562,7 @@ def open(
     map: Any = None,
     options: Mapping[str, Any] | None = None,
     follow_links: bool | None = None,
+    recording_index: Any = None,
     memory_budget: int | str | None = None,
     split: str | None = None,
     depth_unit: str | None = None,
@@ -579,6 +582,8 @@ def open(
             git-annex and DVC do. Then the author of the dataset chooses which files of this machine
             are read. Default False: such a link is Malformed, except for the links of Hugging
             Face's cache.
+        recording_index: The path or URI of an index of recordings that `robocache.index` wrote, or
+            "off". Default None: the index in the dataset, if there is one.
         memory_budget: Bytes, or text such as "1GiB", for tables, sample indexes and open files.
             Default None: chosen by the engine.
         split: Open only the episodes of one split, such as "train"; Dataset.splits has the names.
@@ -608,6 +613,7 @@ def open(
         map=map,
         options=options,
         follow_links=follow_links,
+        recording_index=recording_index,
         memory_budget=memory_budget,
         split=split,
         depth_unit=depth_unit,

@@ -487,6 +487,7 @@ class Open:
             open.
         options: {name: value}, the options of one format.
         follow_links: Whether links may lead out of a local dataset's folder. Default False.
+        recording_index: The index of recordings to use, or "off". Default: the one in the dataset.
 
     Example:
         robocache.Open(rows_hz=50)
@@ -497,6 +498,7 @@ class Open:
     map: Mapping[str, Any] | str | os.PathLike[str] | None = None
     options: Mapping[str, Any] | None = None
     follow_links: bool | None = None
+    recording_index: str | os.PathLike[str] | None = None
 
 
 # The groups by keyword.

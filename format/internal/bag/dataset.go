@@ -34,8 +34,8 @@ type Dataset struct {
 	tracks           *lru.Cache[trackKey, *track]
 	blocks           *lru.Cache[blockKey, *block]
 	videos           *lru.Cache[videoKey, *topicVideo]
-	videoKeys        map[string]videoKey // by path
-	headerTimesBytes int64               // bytes of topic.headerTimes
+	recordingNumbers func() map[string]int // recordings by name
+	headerTimesBytes int64                 // bytes of topic.headerTimes
 	lib              *video.Library
 
 	mu               sync.Mutex

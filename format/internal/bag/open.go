@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -50,7 +51,6 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		tracks:           lru.New[trackKey, *track](opt.Budget / 4),
 		blocks:           lru.New[blockKey, *block](opt.Budget / 4),
 		videos:           lru.New[videoKey, *topicVideo](opt.Budget / 8),
-		videoKeys:        map[string]videoKey{},
 	}
 	d.Offered = robocache.Capabilities{
 		Clocks:       d.Clocks,
@@ -63,6 +63,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		TimesBy:      d.TimesBy,
 		Valid:        d.Valid,
 	}
+	d.recordingNumbers = sync.OnceValue(d.numberRecordings)
 	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
 	d.About = &robocache.Info{
 		URI:      opt.URI,
@@ -79,12 +80,12 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d = nil
 		}
 	}()
-	infos, totalBytes, errs := d.openRecordings(ctx)
+	heads, totalBytes, errs := d.openRecordings(ctx)
 	if len(errs) > 0 && !slices.Contains(errs, nil) {
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
-	d.listTopics(infos)
+	d.listTopics(heads)
 	d.sampleTopics(ctx)
 	isAuto := opt.Scan != "all" && opt.Scan != "sample"
 	all := opt.Scan == "all" || isAuto && totalBytes <= scanAllBelow
@@ -97,46 +98,62 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		}
 	}
 	d.applyChannelOrder()
-	d.findVideos(ctx, all)
+	if all {
+		d.findVideos(ctx)
+	}
 	d.describeFeatures(all)
 	d.chooseAnchor(ctx)
 	d.countRows(ctx, all)
 	d.findTasks(ctx)
 	d.About.Findings = append(d.About.Findings, d.Noticed()...)
+	d.About.Findings = append(d.About.Findings, opt.Index.Finish()...)
 	isComplete = true
 	return d, nil
 }
 
-// openRecordings opens all recordings, several at a time, and stores their notes. It returns the
-// topics of each recording, the size of all messages, and the error of each recording. It fails the
-// call at an error that is fatal, and at any error if the dataset is strict or has one recording.
+// openRecordings returns the head of each recording, the size of all messages, and the error of
+// each recording. It takes heads from the index, and opens the other recordings, several at a time.
+// It fails the call at an error that is fatal, and at any error if the dataset is strict or has one
+// recording.
 func (d *Dataset) openRecordings(
 	ctx context.Context,
-) (infos [][]TopicInfo, totalBytes int64, errs []error) {
+) (heads []*recordingHead, totalBytes int64, errs []error) {
 	n := len(d.pool.recs)
-	infos, errs = make([][]TopicInfo, n), make([]error, n)
-	bytes := make([]int64, n)
+	heads, errs = d.indexedHeads(), make([]error, n)
+	sharer := headSharer{
+		topics: map[string][]TopicInfo{},
+		texts:  headParser{texts: map[string]string{}},
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
 	for i := range n {
+		if heads[i] != nil {
+			continue
+		}
 		g.Go(func() error {
 			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
 				defer guard.Recover("open", &err)
-				infos[i], bytes[i] = s.Topics(), s.Bytes()
-				d.notes[i], err = s.Notes(gctx)
+				heads[i], err = headOf(gctx, s)
 				return err
 			})
 			if err := errs[i]; err != nil && (d.opt.Strict || n == 1 || isFatal(err)) {
 				return err
 			}
+			if errs[i] == nil {
+				sharer.shareEqual(heads[i])
+				d.recordHead(i, heads[i])
+			}
 			return nil
 		})
 	}
 	guard.Check(g.Wait())
-	for _, b := range bytes {
-		totalBytes += b
+	for i, h := range heads {
+		if h != nil {
+			totalBytes += h.bytes
+			d.notes[i] = h.notes
+		}
 	}
-	return infos, totalBytes, errs
+	return heads, totalBytes, errs
 }
 
 // failIfFatal fails the call if err does not concern one recording's data, or if the dataset is
@@ -169,34 +186,37 @@ func isFatal(err error) bool {
 
 // listTopics finds the topics of all recordings. Topics whose messages cannot be decoded become
 // findings.
-func (d *Dataset) listTopics(infos [][]TopicInfo) {
+func (d *Dataset) listTopics(heads []*recordingHead) {
 	byName := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
 	refused := map[string]bool{} // by name and type
-	for rec, list := range infos {
-		for storageIndex, info := range list {
-			nameAndType := info.Name + "\x00" + info.Type
-			if refused[nameAndType] {
+	for rec, head := range heads {
+		if head == nil {
+			continue
+		}
+		for storageIndex := range head.topics {
+			info, messages := &head.topics[storageIndex], head.counts[storageIndex]
+			if len(refused) > 0 && refused[info.Name+"\x00"+info.Type] {
 				continue
 			}
 			t := byName[info.Name]
 			if t == nil {
-				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, &info) })
+				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, info) })
 				if err != nil {
-					if info.Messages > 0 || len(infos) == 1 {
-						d.reportTopic(rec, &info, err)
+					if messages > 0 || len(heads) == 1 {
+						d.reportTopic(rec, info, messages, err)
 					}
-					refused[nameAndType] = true
+					refused[info.Name+"\x00"+info.Type] = true
 					continue
 				}
-				t = d.appendTopic(&info, s, len(infos))
+				t = d.appendTopic(info, s, len(heads))
 				byName[info.Name] = t
 			}
 			if t.typ != info.Type || t.storageIndex[rec] >= 0 {
-				d.reportOtherType(rec, t, &info)
+				d.reportOtherType(rec, t, info, messages)
 				continue
 			}
-			t.storageIndex[rec], t.counts[rec] = storageIndex, info.Messages
+			t.storageIndex[rec], t.counts[rec] = storageIndex, messages
 			t.hasPublish = t.hasPublish || info.Publish
 			isStaticTransform := info.Name == "/tf_static" || // latched by convention
 				strings.HasSuffix(info.Name, "/tf_static")
@@ -226,7 +246,7 @@ func (d *Dataset) appendTopic(info *TopicInfo, schema *ros2.Schema, recordings i
 
 // reportOtherType records a finding for messages that are left out, because topic t has another type
 // than theirs.
-func (d *Dataset) reportOtherType(rec int, t *topic, info *TopicInfo) {
+func (d *Dataset) reportOtherType(rec int, t *topic, info *TopicInfo, messages int64) {
 	d.recordFinding(-1, robocache.Finding{
 		Severity: robocache.SeverityWarning,
 		Code:     "topic-type-differs",
@@ -235,9 +255,9 @@ func (d *Dataset) reportOtherType(rec int, t *topic, info *TopicInfo) {
 			"the topic is %s here and %s elsewhere: these %d messages are left out",
 			info.Type,
 			t.typ,
-			info.Messages,
+			messages,
 		),
-		Count: info.Messages,
+		Count: messages,
 	})
 }
 
@@ -274,7 +294,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 }
 
 // reportTopic records a finding for a topic that is left out because of err.
-func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
+func (d *Dataset) reportTopic(rec int, info *TopicInfo, messages int64, err error) {
 	sev, code, class := robocache.SeverityError, "unreadable-topic", "malformed"
 	if errors.Is(err, robocache.ErrUnsupported) {
 		sev, code, class = robocache.SeverityWarning, "unsupported-topic", "unsupported"
@@ -289,7 +309,7 @@ func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 		Class:        class,
 		Where:        robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
 		Message:      fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err),
-		Count:        info.Messages,
+		Count:        messages,
 	})
 }
 
@@ -337,7 +357,7 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 			}
 		}
 		if err != nil {
-			d.reportTopic(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
+			d.reportTopic(rec, &TopicInfo{Name: t.name, Type: t.typ}, t.counts[rec], err)
 			continue
 		}
 		d.refreshFields(t)

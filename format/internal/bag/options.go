@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	// ChannelOrder is "rgb" or "bgr" by the key or topic of a camera. The key "" applies to cameras
 	// whose encoding does not state the order.
 	ChannelOrder map[string]string
+
+	Index *recindex.Session // index of recordings, or nil
 
 	IgnoreIndex bool // scan files instead of using their index; used by the caller that opens them
 }

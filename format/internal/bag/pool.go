@@ -14,6 +14,10 @@ import (
 type Recording struct {
 	Name string // file name relative to the dataset, for errors
 	Open func(ctx context.Context) (Storage, error)
+	// Size and Version identify the content of the recording's files. Version is "" if they are not
+	// known. The recording is then not taken from an index.
+	Size    int64
+	Version string
 }
 
 // recordingPool keeps recordings open, limited by file descriptors and by the memory of their
@@ -24,6 +28,9 @@ type recordingPool struct {
 	opening        []sync.Mutex // held while a recording is opened, so that others wait
 	reportFindings func(s Storage)
 	closed         atomic.Bool
+	// indexed holds the heads of recordings that are taken from an index, by recording. It is nil
+	// without an index.
+	indexed []*recordingHead
 }
 
 // openRecording is an open recording.
@@ -90,6 +97,11 @@ func (p *recordingPool) openHandle(
 			return nil, err
 		}
 		s, err := p.recs[rec].Open(ctx)
+		if err == nil && p.indexed != nil && p.indexed[rec] != nil {
+			if err = p.indexed[rec].checkStorage(s, p.recs[rec].Name); err != nil {
+				s.Close()
+			}
+		}
 		return &openRecording{Storage: s, reportFindings: p.reportFindings}, err
 	})
 }

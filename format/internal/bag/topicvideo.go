@@ -51,10 +51,39 @@ func (d *Dataset) videoPath(k videoKey) string {
 	return d.pool.recs[k.rec].Name + "#" + d.topics[k.topic].name
 }
 
+// numberRecordings returns the numbers of the recordings by name.
+func (d *Dataset) numberRecordings() map[string]int {
+	numbers := make(map[string]int, len(d.pool.recs))
+	for rec := range d.pool.recs {
+		numbers[d.pool.recs[rec].Name] = rec
+	}
+	return numbers
+}
+
+// videoKeyOf returns the topic video with a name (see videoPath). Names of recordings and topics may
+// contain "#".
+func (d *Dataset) videoKeyOf(path string) (k videoKey, ok bool) {
+	for at := range len(path) {
+		if path[at] != '#' {
+			continue
+		}
+		rec, isKnown := d.recordingNumbers()[path[:at]]
+		if !isKnown {
+			continue
+		}
+		for i, t := range d.topics {
+			if t.name == path[at+1:] && t.dec.Codec() != "" && t.storageIndex[rec] >= 0 {
+				return videoKey{rec, i}, true
+			}
+		}
+	}
+	return videoKey{}, false
+}
+
 // openVideo opens a topic video by its name.
 func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Ranged, err error) {
 	defer guard.Recover("video", &err)
-	k, ok := d.videoKeys[path]
+	k, ok := d.videoKeyOf(path)
 	if !ok {
 		return nil, robocache.NotFound("video", robocache.Where{"file": path}, "no such video")
 	}
@@ -320,23 +349,18 @@ func (d *Dataset) videoRows(
 	})
 }
 
-// findVideos registers the names of the topic videos. If all is true, it also builds them, to find
-// topics with messages that have no image.
-func (d *Dataset) findVideos(ctx context.Context, all bool) {
+// findVideos builds the topic videos, to find topics with messages that have no image.
+func (d *Dataset) findVideos(ctx context.Context) {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
 			continue
 		}
-		t.noImages = all
+		t.noImages = true
 		for rec, storageIndex := range t.storageIndex {
-			if storageIndex < 0 {
+			if storageIndex < 0 || t.counts[rec] == 0 {
 				continue
 			}
 			k := videoKey{rec, i}
-			d.videoKeys[d.videoPath(k)] = k
-			if !all || t.counts[rec] == 0 {
-				continue
-			}
 			r, err := guard.Value(func() *topicVideo { return d.loadedVideo(ctx, k) })
 			if err != nil {
 				d.failIfFatal(err)

@@ -33,15 +33,14 @@ func IsFile(name string) bool {
 	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
 }
 
-// listFiles returns the names of the HDF5 files of a store, ordered by the numbers in the names.
-// The list includes files that cannot be opened. links are links that may hide other files. If the
+// listFiles returns the HDF5 files of a store. The list includes files that cannot be opened. If the
 // store cannot list (http), listFiles probes episode_0.hdf5, episode_1.hdf5 and so on.
 func listFiles(
 	ctx context.Context,
 	s store.Store,
 	loose *reader.Loose,
-) (names []string, links []store.Entry, err error) {
-	names, _, links, err = reader.Files(ctx, s, func(name string) bool {
+) (list reader.Listing, err error) {
+	list, err = reader.Files(ctx, s, func(name string) bool {
 		is := IsFile(name)
 		if !is {
 			loose.Add(name)
@@ -49,9 +48,10 @@ func listFiles(
 		return is
 	})
 	if errors.Is(err, robocache.ErrUnsupported) {
-		names, err = guessFiles(ctx, s)
+		list.Names, err = guessFiles(ctx, s)
+		list.HasIndex = len(list.Names) > 1 // it is looked for
 	}
-	return names, links, err
+	return list, err
 }
 
 func guessFiles(ctx context.Context, s store.Store) ([]string, error) {
@@ -378,27 +378,27 @@ func Find(
 	ctx context.Context,
 	uri string,
 	opt robocache.OpenOptions,
-) (_ store.Store, names []string, found []robocache.Finding, err error) {
+) (_ store.Store, list reader.Listing, found []robocache.Finding, err error) {
 	s, file, err := store.Locate(
 		uri,
 		opt,
 		func(name string) bool { return IsFile(name) || startsAsHDF5(uri) },
 	)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, list, nil, err
 	}
-	names = []string{file}
-	var links []store.Entry
 	var loose reader.Loose
 	if file == "" {
-		names, links, err = listFiles(ctx, s, &loose)
+		list, err = listFiles(ctx, s, &loose)
 	} else {
+		list.Names = []string{file}
 		loose.AddTwins(ctx, s, file)
 	}
-	if err == nil && len(names) == 0 && len(links) > 0 {
+	links := list.Links
+	if err == nil && len(list.Names) == 0 && len(links) > 0 {
 		err = links[0].Err
 	}
-	if err == nil && len(names) == 0 {
+	if err == nil && len(list.Names) == 0 {
 		err = robocache.NotFound(
 			"open",
 			robocache.Where{"dataset": robocache.Redact(uri)},
@@ -407,9 +407,10 @@ func Find(
 	}
 	if err != nil {
 		store.Close(s)
-		return nil, nil, nil, err
+		return nil, list, nil, err
 	}
-	return s, names, append(store.Findings(links, "link-not-followed"), loose.Findings()...), nil
+	list.IsFolder = file == ""
+	return s, list, append(store.Findings(links, "link-not-followed"), loose.Findings()...), nil
 }
 
 // Detect reports whether the first HDF5 file at a URI that can be opened satisfies is. It returns
@@ -424,7 +425,8 @@ func Detect(
 	if !strings.Contains(uri, "://") && !mayHoldHDF5(uri) {
 		return false, nil
 	}
-	s, names, _, err := Find(ctx, uri, opt)
+	s, list, _, err := Find(ctx, uri, opt)
+	names := list.Names
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -108,9 +109,18 @@ func Open(
 	read func(s *Set, names []string) error,
 ) (s *Set, err error) {
 	defer crash.Recover(format+" open", &err)
-	st, names, found, err := Find(ctx, uri, opt)
+	st, list, found, err := Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
+	}
+	var index *recindex.Session
+	if list.IsFolder {
+		if index, err = recindex.Begin(ctx, st, opt, list.HasIndex); err != nil {
+			store.Close(st)
+			return nil, err
+		}
+		index.SetListing(list.Files)
+		st = index.WrapStore(st)
 	}
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
 	s = &Set{
@@ -139,7 +149,7 @@ func Open(
 		Rows:        s.Rows,
 	}
 	err = func() error {
-		if err := read(s, names); err != nil {
+		if err := read(s, list.Names); err != nil {
 			return err
 		}
 		if err := s.inferUnits(ctx); err != nil {
@@ -148,7 +158,11 @@ func Open(
 		if err := s.applyChannelOrder(opt.Options["channel_order"], opt.Map); err != nil {
 			return err
 		}
-		return s.finishOpening()
+		if err := s.finishOpening(); err != nil {
+			return err
+		}
+		s.About.Findings = append(s.About.Findings, index.Finish()...)
+		return nil
 	}()
 	if err != nil {
 		s.Close()

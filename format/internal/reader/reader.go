@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
+	"github.com/goatnote-inc/robocache/format/recindex"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -205,32 +207,64 @@ const (
 	committed  = "_commit.json" // written by package shard
 )
 
-// Files lists the files of a store that are a dataset each (store.Files), ordered by the numbers in
-// their names. A folder with the mark Unfinished is an error.
+// Listing lists the files of a store that are a dataset each.
+type Listing struct {
+	Names []string // ordered by the numbers in them
+	Files []store.Entry
+	Links []store.Entry // links that may lead to folders of other files
+	// HasIndex reports whether the store has an index of recordings.
+	HasIndex bool
+	// IsFolder reports that the URI names a folder of files, and not one file.
+	IsFolder bool
+}
+
+// EntryOf returns the entry of a file, or an entry without a version if it is not listed.
+func (l *Listing) EntryOf(name string) store.Entry {
+	i, ok := slices.BinarySearchFunc(l.Files, name, func(e store.Entry, name string) int {
+		return strings.Compare(e.Name, name)
+	})
+	if !ok || l.Files[i].Err != nil {
+		return store.Entry{Name: name}
+	}
+	return l.Files[i]
+}
+
+// Files lists the files of a store that are a dataset each (store.Files). A folder with the mark
+// Unfinished is an error.
 func Files(
 	ctx context.Context,
 	s store.Store,
 	is func(name string) bool,
-) (names []string, files, links []store.Entry, err error) {
-	files, links, err = store.Files(
+) (out Listing, err error) {
+	marks := []string{Unfinished, committed, recindex.Name}
+	out.Files, out.Links, err = store.Files(
 		ctx,
 		s,
 		"",
-		func(name string) bool { return name == Unfinished || name == committed || is(name) },
+		func(name string) bool { return slices.Contains(marks, name) || is(name) },
 	)
 	begun, ended := false, false
-	files = slices.DeleteFunc(files, func(e store.Entry) bool {
-		begun, ended = begun || e.Name == Unfinished, ended || e.Name == committed
-		return e.Name == Unfinished || e.Name == committed
+	out.Files = slices.DeleteFunc(out.Files, func(e store.Entry) bool {
+		switch e.Name {
+		case Unfinished:
+			begun = true
+		case committed:
+			ended = true
+		case recindex.Name:
+			out.HasIndex = true
+		default:
+			return false
+		}
+		return true
 	})
 	if begun && !ended {
-		return nil, nil, nil, errUnfinished
+		return Listing{}, errUnfinished
 	}
-	for _, e := range files {
-		names = append(names, e.Name)
+	for _, e := range out.Files {
+		out.Names = append(out.Names, e.Name)
 	}
-	slices.SortFunc(names, natural.Compare)
-	return names, files, links, err
+	slices.SortFunc(out.Names, natural.Compare)
+	return out, err
 }
 
 // errUnfinished is the error about such a folder.
