@@ -19,7 +19,7 @@ import (
 type preset struct {
 	episodes int
 	hz       float64 // rate of the rows; 0 = each trajectory has its own rate
-	task     string
+	tasks    []string // the task of episode e is tasks[e % len(tasks)]
 	streams  []presetStream
 	length   func(o *Options, e int) int
 	times    func(o *Options, e int) []int64 // for streams on the clock of the rows
@@ -40,9 +40,23 @@ const (
 )
 
 var presets = map[string]preset{
+	"abc": {
+		episodes: 130_000,
+		hz:       abcHZ,
+		tasks: []string{
+			"fold the towel", "pour the rice", "close the box", "sort the screws", "hang the cup",
+		},
+		streams: []presetStream{
+			{"observation.left_arm", abcJoints, abcHZ},
+			{"observation.right_arm", abcJoints, abcHZ},
+			{actionKey, 2 * abcJoints, 0},
+		},
+		length: abcRows,
+		make:   makeABC,
+	},
 	"heterogeneous": {
 		episodes: 5000,
-		task:     "follow the waves",
+		tasks:    []string{"follow the waves"},
 		streams:  []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}},
 		length:   robotRows,
 		times:    robotTimestamps,
@@ -51,7 +65,7 @@ var presets = map[string]preset{
 	"rtx": {
 		episodes: 1000,
 		hz:       10,
-		task:     "follow what is seen",
+		tasks:    []string{"follow what is seen"},
 		streams:  []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
 		length:   func(*Options, int) int { return rtxSeconds * 10 },
 		make:     makeRTX,
@@ -87,7 +101,7 @@ func newPreset(o Options) (*Dataset, error) {
 			strconv.Itoa(o.Cap),
 		)
 	}
-	o.Robot, o.Tasks = "synthetic", []string{p.task}
+	o.Robot, o.Tasks = "synthetic", p.tasks
 	d := &Dataset{
 		options: o,
 		preset:  &p,
@@ -106,7 +120,9 @@ func newPreset(o Options) (*Dataset, error) {
 		Robot:    o.Robot,
 		FPS:      d.fps,
 		Episodes: o.Episodes,
-		Tasks:    []robocache.Task{{Text: p.task}},
+	}
+	for i, text := range p.tasks {
+		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(i), Text: text})
 	}
 	for _, s := range p.streams {
 		f := robocache.Feature{
@@ -124,6 +140,7 @@ func newPreset(o Options) (*Dataset, error) {
 		d.streams[s.key] = &stream{feature: f}
 	}
 	for e := range o.Episodes {
+		d.tasks[e] = e % len(p.tasks)
 		n := p.length(&o, e)
 		d.lengths, d.info.Frames = append(d.lengths, n), d.info.Frames+int64(n)
 	}
@@ -216,6 +233,44 @@ func newWave(rng *rand.Rand, f0, f1, a0, a1 float64) wave {
 func (w *wave) valueAt(t int64) (x, v float64) {
 	s, c := math.Sincos(float64(w.w*float64(t)*1e-9) + w.phase)
 	return float64(w.a * s), float64(float64(w.a*w.w) * c)
+}
+
+// Constants of the preset abc: small episodes of two arms with seven joints and a gripper each.
+const (
+	abcHZ     = 10
+	abcJoints = 8
+)
+
+// abcRows returns the number of rows of an episode: 1 to 3 s.
+func abcRows(o *Options, e int) int {
+	return abcHZ + int(2*abcHZ*o.newRand(e, drawLength).Float64())
+}
+
+// makeABC moves each joint of the arms by a sine. The action is the position of the joints at the
+// next row.
+func makeABC(o *Options, e int, put func(key string, times []int64, values []float64)) {
+	rng := o.newRand(e, drawWorld)
+	var waves [2 * abcJoints]wave
+	for i := range waves {
+		waves[i] = newWave(rng, 0.2, 1, 0.3, 1)
+	}
+	rate := robocache.Rate{Num: abcHZ, Den: 1}
+	n := abcRows(o, e)
+	times := make([]int64, n)
+	var arms [2][]float64
+	var action []float64
+	for k := range times {
+		times[k] = rate.Nanos(int64(k))
+		for i := range waves {
+			x, _ := waves[i].valueAt(times[k])
+			next, _ := waves[i].valueAt(rate.Nanos(int64(k + 1)))
+			arms[i/abcJoints] = append(arms[i/abcJoints], x)
+			action = append(action, next)
+		}
+	}
+	put("observation.left_arm", times, arms[0])
+	put("observation.right_arm", times, arms[1])
+	put(actionKey, times, action)
 }
 
 const (

@@ -197,3 +197,39 @@ func TestPresetSame(t *testing.T) {
 		}
 	}
 }
+
+// TestABC checks the episodes of two arms: their lengths, clocks and tasks, and that the action is
+// the next position.
+func TestABC(t *testing.T) {
+	d := made(t, Options{Preset: "abc", Episodes: 40})
+	info := d.Info()
+	if info.Episodes != 40 || len(info.Tasks) != 5 || len(info.Features) != 3 {
+		t.Fatalf("%+v", info)
+	}
+	lengths := map[int]bool{}
+	for e := range 40 {
+		n := d.Len(e)
+		lengths[n] = true
+		if n < 10 || n > 30 {
+			t.Errorf("episode %d has %d rows", e, n)
+		}
+		episode, err := d.Episode(t.Context(), e)
+		if err != nil || !slices.Equal(episode.Tasks, []string{info.Tasks[e%5].Text}) {
+			t.Errorf("episode %d: %v %v", e, episode.Tasks, err)
+		}
+		left := f32s(gather(t, d, e, "observation.left_arm"))
+		right := f32s(gather(t, d, e, "observation.right_arm"))
+		action := f32s(gather(t, d, e, actionKey))
+		if len(left) != 8*n || len(right) != 8*n || len(action) != 16*n {
+			t.Fatalf("episode %d: %d, %d, %d values", e, len(left), len(right), len(action))
+		}
+		for k := range n - 1 {
+			if action[16*k+3] != left[8*(k+1)+3] || action[16*k+8] != right[8*(k+1)] {
+				t.Fatalf("episode %d row %d: the action is not the next position", e, k)
+			}
+		}
+	}
+	if len(lengths) < 5 {
+		t.Errorf("%d lengths", len(lengths))
+	}
+}

@@ -31,7 +31,8 @@ trajectories of several rates: rows at 30 Hz, joints at 100, force at 333.
 
 Presets are sets of options for training. heterogeneous: 5000 trajectories of 1 to 4 s, robot i
 mod 5 at 30, 50, 100, 125 or 333 Hz, action 7, proprio 14. rtx: 1000 episodes of 5 s, vision 512
-at 30 Hz, proprio 14 at 100, action 7 at 10. MCAP and robomimic keep these clocks; other formats
+at 30 Hz, proprio 14 at 100, action 7 at 10. abc: 130000 episodes of 1 to 3 s, two arms of 8
+joints and action 16 at 10 Hz, five tasks. MCAP and robomimic keep these clocks; other formats
 get a grid (--hz, default 50).`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
