@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,6 +61,9 @@ func listInputs(ctx context.Context, job *Job) (in Inputs, err error) {
 	if err != nil {
 		return in, err
 	}
+	entries = slices.DeleteFunc(entries, func(e store.Entry) bool {
+		return e.Name == store.RecordingIndex // it may be updated while the job runs
+	})
 	_, local := store.LocalPath(job.Source)
 	in.Listed, in.Files = true, make([]Input, len(entries))
 	var g errgroup.Group

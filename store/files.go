@@ -8,6 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// RecordingIndex is the name of the index of recordings at the root of a dataset (package
+// format/recindex). It says nothing about the content of the dataset.
+const RecordingIndex = ".robocache-index"
+
 // fileFinder is a Store that may contain entries that are not regular files. findFiles is List with
 // two additions: irregular entries whose names accept accepts, and links that may lead to folders.
 type fileFinder interface {

@@ -15,7 +15,7 @@ import (
 )
 
 // Name is the name of the index at the root of a dataset.
-const Name = ".robocache-index"
+const Name = store.RecordingIndex
 
 // A log begins with magic and a random identity. Each record is its length (uint32), the checksum
 // of length and body (CRC-32C, uint32), and the body, whose first byte is the kind.

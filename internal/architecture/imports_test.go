@@ -246,6 +246,7 @@ var allowed = map[string][]string{
 		"convert",
 		"query",
 		"edit",
+		"format/recindex",
 		"shard",
 		"submit",
 		"synth",

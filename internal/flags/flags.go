@@ -116,6 +116,7 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 // sidecars are endings of files that hold results about a dataset. They are no part of its state.
 var sidecars = []string{
 	"search.index", "quality.parquet", "embeddings.parquet", ".html", ".incomplete",
+	store.RecordingIndex,
 }
 
 // isSidecar reports whether a file holds results about a dataset, or is unfinished work on one.
