@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -438,5 +440,33 @@ func TestIndexInBucket(t *testing.T) {
 				t.Fatalf("the dataset differs: %s", firstDifference(want, got))
 			}
 		})
+	}
+}
+
+// TestOpenLargeSet measures opening the folder RECINDEX_LARGE_SET with its index, in this process:
+// docs/dev/index.md.
+func TestOpenLargeSet(t *testing.T) {
+	dir := os.Getenv("RECINDEX_LARGE_SET")
+	if dir == "" {
+		t.Skip("RECINDEX_LARGE_SET names no folder")
+	}
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	for range 3 {
+		start, used := time.Now(), cpu()
+		ds, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		t.Logf("%d episodes: %v, %v of CPU, heap %d MB", ds.Info().Episodes,
+			time.Since(start), cpu()-used, memory.HeapAlloc>>20)
+		ds.Close()
 	}
 }
