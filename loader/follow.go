@@ -381,13 +381,19 @@ func (f *follower) writeBoundary(
 			return nil, nil, nil
 		}
 		list, seen := of()
-		b = arrivals.Boundary{Run: run, Epoch: epoch, Arrivals: seen}
-		if cfg := &f.config; cfg.Follow.At == FollowStep {
-			b.Samples = int64(cfg.Follow.Every) * int64(cfg.BatchSize) * int64(cfg.WorldSize)
-		}
+		b = arrivals.Boundary{Run: run, Epoch: epoch, Arrivals: seen, Samples: f.stepSamples()}
 		return list, &b, nil
 	})
 	return b, err
+}
+
+// stepSamples returns the samples of an epoch that ends after a number of steps; 0: epochs do not.
+func (f *follower) stepSamples() int64 {
+	cfg := &f.config
+	if cfg.Follow.At != FollowStep {
+		return 0
+	}
+	return int64(cfg.Follow.Every) * int64(cfg.BatchSize) * int64(cfg.WorldSize)
 }
 
 // build compiles the generation of a boundary. It owns the dataset of the listing, also on error.
@@ -717,15 +723,15 @@ func (l *Loader) restoreGeneration(s *State, force bool) (done bool, err error) 
 		f.normalize = normalize
 	}
 	f.config.Seed, l.config.Seed = s.Seed, s.Seed
-	if s.Follow.IsPending {
-		return true, l.restorePending(s)
-	}
 	b := arrivals.Boundary{
 		Run:      s.Follow.Run,
 		Epoch:    f.boundaryEpoch(s.Epoch),
 		Arrivals: s.Follow.Arrivals,
 	}
-	if f.config.Follow.At == FollowStep {
+	switch {
+	case s.Follow.IsPending: // the epoch before the boundary, in which nothing is left
+		b.Epoch, b.Samples = noEpoch, f.stepSamples()
+	case f.config.Follow.At == FollowStep:
 		b.Samples = s.Samples
 	}
 	timeout := time.Duration(f.config.Follow.Timeout * float64(time.Second))
@@ -740,7 +746,12 @@ func (l *Loader) restoreGeneration(s *State, force bool) (done bool, err error) 
 	if err != nil {
 		return true, err
 	}
-	progress, err := restoredProgress(g.progress, g.assembler, s, force)
+	progress, err := g.progress, error(nil)
+	if s.Follow.IsPending {
+		err = g.moveToBoundary(s)
+	} else {
+		progress, err = restoredProgress(g.progress, g.assembler, s, force)
+	}
 	if err != nil {
 		return true, errors.Join(err, g.close())
 	}
@@ -755,25 +766,15 @@ func (l *Loader) restoreGeneration(s *State, force bool) (done bool, err error) 
 	return true, nil
 }
 
-// restorePending moves to the start of an epoch whose boundary is not known yet.
-func (l *Loader) restorePending(s *State) error {
-	f := l.follow
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isClosed {
-		return errClosed()
-	}
+// noEpoch is the epoch of the boundary of a generation that has no epoch left.
+const noEpoch = -1
+
+// moveToBoundary moves to the start of the epoch of a state, whose boundary is not known yet.
+func (g *generation) moveToBoundary(s *State) (err error) {
 	if s.Position != 0 || s.Epoch < 0 {
 		return options.Misuse("state position", "0 at a boundary", fmt.Sprint(s.Position))
 	}
-	moved := *l.progress
-	bad, err := l.assembler.BadEpisodesByPosition(s.BadEpisodes)
-	if err != nil {
-		return err
-	}
-	moved.Bad = bad
-	moved.GoTo(s.Epoch)
-	l.progress, l.isContinuing = &moved, false
-	f.run, f.isPending, f.mustRenew = s.Follow.Run, true, true
-	return nil
+	g.progress.GoTo(s.Epoch)
+	g.progress.Bad, err = g.assembler.BadEpisodesByPosition(s.BadEpisodes)
+	return err
 }

@@ -83,6 +83,7 @@ type openArgs struct {
 	FollowLinks  bool              `json:"follow_links"`
 	Derived      []derive.Stream   `json:"derived"`
 	DeriveBudget int64             `json:"derive_budget"`
+	Growing      bool              `json:"growing"` // openAgain always opens so
 }
 
 // readMap reads a mapping, given as JSON or as the path of a file.
@@ -130,6 +131,7 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 				Split:        a.Split,
 				Episodes:     a.Episodes,
 				FollowLinks:  a.FollowLinks,
+				Growing:      a.Growing,
 			},
 		)
 	}
@@ -137,6 +139,7 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.Growing = true // from now on, the dataset is opened by loaders that follow it
 	if a.Derived != nil {
 		derived, err := derive.Wrap(ds, a.Derived, a.DeriveBudget)
 		if err != nil {

@@ -151,7 +151,16 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     """
 
     @_keywords.accept_groups(
-        "windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "follow", "open"
+        "windows",
+        "align",
+        "images",
+        "augment",
+        "order",
+        "mixture",
+        "statistics",
+        "runtime",
+        "follow",
+        "open",
     )
     def __init__(
         self,
