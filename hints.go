@@ -76,7 +76,7 @@ var GoWords = Words{
 		text := jsonText(value)
 		for i := len(keys) - 1; i >= 0; i-- {
 			key := jsonText(keys[i])
-			if i == 0 && name == "align" {
+			if i == 0 && (name == "align" || name == "follow") {
 				key = goField(keys[i])
 			}
 			text = "{" + key + ": " + text + "}"
@@ -104,6 +104,7 @@ var goFields = map[string]string{
 	"dtype":                "DType",
 	"io_threads":           "IOThreads",
 	"offset_tolerance_s":   "OffsetTolerance",
+	"refresh":              "RefreshStats",
 	"tolerance_s":          "Tolerance",
 }
 

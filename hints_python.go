@@ -60,6 +60,7 @@ var pythonFields = map[string]pythonField{
 	"device_memory_budget": {"device", "Device", "memory_budget"},
 	"compute_stats":        {"statistics", "Statistics", "compute"},
 	"stats":                {"statistics", "Statistics", "values"},
+	"refresh":              {"statistics", "Statistics", "refresh"},
 	"prefetch":             {"runtime", "Runtime", "prefetch"},
 	"io_threads":           {"runtime", "Runtime", "io_threads"},
 	"deadline_s":           {"runtime", "Runtime", "deadline_s"},
@@ -95,6 +96,8 @@ func pythonOption(name string, keys []string, value any) string {
 		return `align="causal"`
 	case name == "align" && (len(keys) > 0 || value != nil):
 		return "align=robocache.Align(" + groupFields(keys, value) + ")"
+	case name == "follow" && len(keys) > 0:
+		return "follow=robocache.Follow(" + groupFields(keys, value) + ")"
 	case name == "augment" && (len(keys) > 0 || value != nil):
 		text := groupFields(keys, value)
 		if len(keys) > 1 {

@@ -91,6 +91,10 @@ type OpenOptions struct {
 	// Repair opens a dataset that is refused because its tables contradict each other in a way that
 	// rewriting it repairs. Each contradiction is a finding. doctor sets it.
 	Repair bool `json:"-"`
+	// Growing opens the complete part of a dataset whose recorder is at work, or was killed. Files
+	// that are not complete are left out, and each is a finding. Loaders that follow a dataset set
+	// it.
+	Growing bool `json:"-"`
 	// Options are options of one format: see Format.Options. An unknown one is ErrMisuse.
 	Options map[string]string `json:"options,omitempty"`
 }

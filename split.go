@@ -228,6 +228,25 @@ func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 	return p, nil
 }
 
+// Arrange returns the episodes at some positions of ds, in this order, as a dataset that owns ds.
+// indices are their episode indices in the result. The result has no splits, and no findings about
+// episodes that cannot be read.
+func Arrange(ds Dataset, positions []int, indices []int64) Dataset {
+	p := &part{Dataset: ds, info: *ds.Info(), episodes: positions, isPrefix: true}
+	p.info.Split, p.info.Splits = "", nil
+	p.info.Episodes, p.info.Frames = len(positions), 0
+	for i, e := range positions {
+		p.isPrefix = p.isPrefix && i == e
+		p.info.Frames += int64(ds.Len(e))
+	}
+	p.info.NumberEpisodes(indices)
+	p.info.Findings = slices.DeleteFunc(slices.Clone(p.info.Findings), func(f Finding) bool {
+		return f.Lost
+	})
+	p.setCapabilities()
+	return p
+}
+
 // setCapabilities sets the capabilities: those of the whole, with positions of the part. A
 // recording may hold episodes of the whole that are not in the part, so the part names none.
 func (p *part) setCapabilities() {
@@ -328,7 +347,7 @@ func (p *part) Episode(ctx context.Context, episode int) (Episode, error) {
 		return Episode{}, err
 	}
 	ep, err := p.Dataset.Episode(ctx, e)
-	ep.Position = episode
+	ep.Position, ep.Index = episode, p.info.EpisodeIndex(episode)
 	return ep, err
 }
 

@@ -31,6 +31,8 @@ type (
 	Statistics = options.Statistics
 	// Runtime bounds threads, memory and waiting.
 	Runtime = options.Runtime
+	// Follow states how new episodes of a growing dataset enter (NewFollower).
+	Follow = options.Follow
 )
 
 // One source of a mixture.

@@ -14,6 +14,8 @@ import (
 func (l *Loader) Causality(
 	ctx context.Context, budget time.Duration,
 ) (*CausalityReport, error) {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
 	sources := l.assembler.Sources
 	var all *CausalityReport
 	for _, src := range sources {

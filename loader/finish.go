@@ -21,5 +21,7 @@ func (l *Loader) Finish(n int) (*Finish, error) {
 			fmt.Sprint(n),
 		)
 	}
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
 	return plan.DescribeFinish(l.assembler.Schema, l.assembler.Sources[0], n), nil
 }

@@ -42,8 +42,12 @@ func derivedHash(info *robocache.Info) string {
 }
 
 // Identify adds a hash of values to a state of this loader, which distinguishes its data from other
-// data of the same lengths. The first call reads a few rows.
+// data of the same lengths. The first call reads a few rows. The log of arrivals identifies the data
+// of a loader that follows a dataset.
 func (l *Loader) Identify(s *State) {
+	if s.Follow != nil {
+		return
+	}
 	for i, src := range l.assembler.Sources {
 		print := &s.Fingerprint
 		if len(s.Sources) > 0 {

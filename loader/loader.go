@@ -39,6 +39,12 @@ type Loader struct {
 	poolRandomness  *Randomness      // nil: not measured yet
 	randomnessOrder *order.Ordering  // the order that poolRandomness was measured of
 	isClosed        bool
+
+	follow  *follower // nil: the dataset is fixed
+	earlier Stats     // totals of the assemblers that were replaced
+	// assemblerLock is held for reading by methods that use assembler without mu. Replacing the
+	// assembler needs both locks. It is acquired after mu.
+	assemblerLock sync.RWMutex
 }
 
 // New returns a Loader of one dataset. It decodes nothing and starts no goroutine before the first
@@ -55,27 +61,48 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 	if err := cfg.Validate(true); err != nil {
 		return nil, err
 	}
-	mix = slices.Clone(mix)
-	if err := plan.CheckMix(mix, &cfg); err != nil {
+	if cfg.Follow != nil {
+		return nil, robocache.Misuse("loader", nil, "%s: a loader of a dataset that is open, or of "+
+			"several datasets", robocache.Option("follow", true)).
+			WithHint("NewFollower opens the dataset again whenever new episodes enter.")
+	}
+	a, progress, err := newAssembler(ctx, slices.Clone(mix), cfg)
+	if err != nil {
 		return nil, err
+	}
+	return &Loader{
+		assembler:    a,
+		config:       a.Config,
+		consumerLock: make(chan struct{}, 1),
+		progress:     progress,
+	}, nil
+}
+
+// newAssembler compiles the sources of a loader under a validated configuration. The progress is at
+// the start of the first epoch. It may change mix. The caller must close the assembler.
+func newAssembler(
+	ctx context.Context, mix []Mix, cfg Config,
+) (*pipeline.Assembler, *order.Progress, error) {
+	if err := plan.CheckMix(mix, &cfg); err != nil {
+		return nil, nil, err
 	}
 	compiled, err := plan.Compile(ctx, mix, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	a, err := pipeline.New(ctx, compiled)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l := &Loader{assembler: a, config: a.Config, consumerLock: make(chan struct{}, 1)}
+	var progress *order.Progress
 	if _, _, err = a.DecodeHorizon(); err == nil {
-		l.progress, err = startOfOrder(compiled, mix)
+		progress, err = startOfOrder(compiled, mix)
 	}
 	if err != nil {
 		a.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return l, nil
+	return a, progress, nil
 }
 
 // startOfOrder returns the progress at the start of the first epoch.
@@ -126,6 +153,9 @@ func (l *Loader) nextBatch(ctx context.Context, wait bool) (*Batch, error) {
 	defer func() { <-l.consumerLock }()
 	begin := time.Now()
 	for {
+		if isReady, err := l.enterGeneration(ctx, wait); err != nil || !isReady {
+			return nil, err
+		}
 		r, epoch, err := l.ensureRun(begin)
 		if err != nil {
 			return nil, err
@@ -254,7 +284,10 @@ func (l *Loader) endEpoch(r *pipeline.EpochRun) bool {
 		l.stopRun()
 	}
 	l.progress.GoTo(l.progress.Epoch + 1)
-	l.isContinuing = true
+	l.isContinuing = l.follow == nil
+	if l.follow != nil {
+		l.follow.moveTo(l.progress.Epoch)
+	}
 	return true
 }
 
@@ -288,6 +321,9 @@ func (l *Loader) deliverNext(
 		return nil, true, nil
 	}
 	u := r.NextBatch
+	if l.reopenAfter(u) {
+		return nil, true, nil
+	}
 	if u.Err != nil {
 		l.stopRun()
 		if u.Err != pipeline.ErrNoSpace {
@@ -349,7 +385,11 @@ func (l *Loader) excludeEpisodes(found map[column.EpisodeKey]error) error {
 
 // Fields returns the description of a batch, in the order of its entries. The result is shared and
 // must not be changed.
-func (l *Loader) Fields() []Field { return l.assembler.Schema.Fields }
+func (l *Loader) Fields() []Field {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
+	return l.assembler.Schema.Fields
+}
 
 // Samples returns the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {
@@ -388,19 +428,24 @@ func (l *Loader) SetEpoch(epoch int64) error {
 		return nil
 	}
 	// A consumer that counts batches calls SetEpoch without receiving io.EOF first.
-	l.isContinuing = epoch == l.progress.Epoch+1 && l.progress.Ended()
+	l.isContinuing = epoch == l.progress.Epoch+1 && l.progress.Ended() && l.follow == nil
 	if l.run != nil && l.isContinuing && l.run.IsEndless {
 		l.releaseEpoch()
 	} else {
 		l.stopRun()
 	}
 	l.progress.GoTo(epoch)
+	if l.follow != nil {
+		l.follow.moveTo(epoch)
+	}
 	return nil
 }
 
 // Rows returns the dataset row of each sample. With hz, row numbers refer to the episode's
 // timeline.
 func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
 	return l.assembler.RowsOf(indices)
 }
 
@@ -408,26 +453,50 @@ func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) {
 // indices. With hz, row numbers refer to the episode's timeline. A loader of one dataset has one
 // source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
 	return l.assembler.Locate(indices, each)
 }
 
+// EpisodeIndices replaces positions of episodes by their indices. sources holds the source of each.
+func (l *Loader) EpisodeIndices(sources, episodes []int64) {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
+	for i, source := range sources {
+		info := l.assembler.Sources[source].Dataset.Info()
+		episodes[i] = info.EpisodeIndex(int(episodes[i]))
+	}
+}
+
 // Notes returns messages about defaults that the loader chose, such as the training split.
-func (l *Loader) Notes() []string { return l.assembler.Report.Notes }
+func (l *Loader) Notes() []string {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
+	return l.assembler.Report.Notes
+}
 
 // Close stops all goroutines and waits for them. Batches that the consumer holds stay valid until
 // their Release.
 func (l *Loader) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.isClosed {
+		l.mu.Unlock()
 		return nil
 	}
 	l.isClosed = true
 	l.stopRun()
 	l.assembler.Close()
+	l.mu.Unlock()
+	if l.follow != nil {
+		return l.follow.close()
+	}
 	return nil
 }
 
 // Contract returns the contract of the observations of the loader's batches. It rejects an
 // alignment that is not causal.
-func (l *Loader) Contract() (*contract.Contract, error) { return l.assembler.Contract() }
+func (l *Loader) Contract() (*contract.Contract, error) {
+	l.assemblerLock.RLock()
+	defer l.assemblerLock.RUnlock()
+	return l.assembler.Contract()
+}

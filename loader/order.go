@@ -3,6 +3,7 @@ package loader
 import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
@@ -33,6 +34,7 @@ type (
 	State        = order.State
 	MixtureState = order.MixtureState
 	SourceState  = order.SourceState
+	FollowState  = order.FollowState
 	Fingerprint  = order.Fingerprint
 	BadEpisode   = order.BadEpisode
 )
@@ -52,6 +54,9 @@ func (l *Loader) Standing() State {
 	defer l.mu.Unlock()
 	s := l.progress.State()
 	s.BadEpisodes = l.assembler.BadEpisodesByIndex(s.BadEpisodes)
+	if l.follow != nil {
+		l.follow.describeState(&s)
+	}
 	return s
 }
 
@@ -61,26 +66,23 @@ func (l *Loader) Standing() State {
 // A state of other data or of another order is Misuse, and the error names the difference. With
 // force, Restore succeeds, and the configuration applies where the two contradict each other.
 // Restore is O(1). With shuffle="pool" the first batch then waits until the earlier draws are
-// simulated, at about 20 ns each.
+// simulated, at about 20 ns each. A loader that follows a dataset opens it again.
 func (l *Loader) Restore(s State, force bool) error {
+	if l.follow != nil {
+		if done, err := l.restoreGeneration(&s, force); done || err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed {
 		return errClosed()
 	}
-	var err error
-	if s.Version >= 3 { // earlier versions hold positions
-		if s.BadEpisodes, err = l.assembler.BadEpisodesByPosition(s.BadEpisodes); err != nil {
-			return err
-		}
+	if s.Follow != nil && l.follow == nil && !force {
+		return robocache.Misuse("loader", nil, "the state is of a loader that follows a dataset").
+			WithHint("Pass %s.", robocache.Option("follow", true))
 	}
-	at, err := l.progress.Restored(&s, force, func(b BadEpisode) bool {
-		if b.Source < 0 || b.Source >= len(l.assembler.Sources) {
-			return false
-		}
-		episodes := l.assembler.Sources[b.Source].Dataset.Info().Episodes
-		return b.Episode >= 0 && b.Episode < episodes
-	})
+	at, err := restoredProgress(l.progress, l.assembler, &s, force)
 	if err != nil {
 		return err
 	}
@@ -93,6 +95,24 @@ func (l *Loader) Restore(s State, force bool) error {
 	l.stopRun()
 	l.progress, l.config.Seed, l.isContinuing = at, s.Seed, false
 	return nil
+}
+
+// restoredProgress returns a Progress at the position of a state, in the order of progress.
+func restoredProgress(
+	progress *order.Progress, a *pipeline.Assembler, s *State, force bool,
+) (*order.Progress, error) {
+	var err error
+	if s.Version >= 3 { // earlier versions hold positions
+		if s.BadEpisodes, err = a.BadEpisodesByPosition(s.BadEpisodes); err != nil {
+			return nil, err
+		}
+	}
+	return progress.Restored(s, force, func(b BadEpisode) bool {
+		if b.Source < 0 || b.Source >= len(a.Sources) {
+			return false
+		}
+		return b.Episode >= 0 && b.Episode < a.Sources[b.Source].Dataset.Info().Episodes
+	})
 }
 
 // Order returns the sample order of an epoch. It reads nothing. Bad episodes are included.

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,54 @@ type Stats struct {
 	// Decoding states how many frames the host and the device decoded, for each source that a
 	// device decodes for.
 	Decoding []video.SplitStats `json:"decoding,omitempty"`
+	Follow   *FollowStats       `json:"follow,omitempty"` // of a dataset that grows
+}
+
+// addEarlier adds the totals of assemblers that were replaced.
+func (s *Stats) addEarlier(e *Stats) {
+	for _, x := range []struct {
+		total *int64
+		more  int64
+	}{
+		{&s.Samples, e.Samples},
+		{&s.Batches, e.Batches},
+		{&s.Frames, e.Frames},
+		{&s.FramesDecoded, e.FramesDecoded},
+		{&s.FramesUnique, e.FramesUnique},
+		{&s.Packets, e.Packets},
+		{&s.BytesRead, e.BytesRead},
+		{&s.BytesNeeded, e.BytesNeeded},
+		{&s.Reads, e.Reads},
+		{&s.Stills, e.Stills},
+		{&s.Wrapped, e.Wrapped},
+		{&s.Skipped, e.Skipped},
+	} {
+		*x.total += x.more
+	}
+	for _, x := range []struct {
+		total *float64
+		more  float64
+	}{
+		{&s.Plan, e.Plan},
+		{&s.Gather, e.Gather},
+		{&s.Decode, e.Decode},
+		{&s.Convert, e.Convert},
+		{&s.Copy, e.Copy},
+		{&s.Fetch, e.Fetch},
+		{&s.WaitData, e.WaitData},
+		{&s.WaitConsumer, e.WaitConsumer},
+	} {
+		*x.total += x.more
+	}
+	s.BufferPeak = max(s.BufferPeak, e.BufferPeak)
+	if e.Batches > 0 {
+		s.FirstBatch = e.FirstBatch
+	}
+	for _, w := range e.Warnings {
+		if !slices.Contains(s.Warnings, w) {
+			s.Warnings = append(s.Warnings, w)
+		}
+	}
 }
 
 // MemoryStats states how memory_budget is divided, and the use of each part.
@@ -99,9 +148,13 @@ type CacheStats = frames.CacheStats
 
 // Stats returns totals of the work so far.
 func (l *Loader) Stats() Stats {
-	s := collectStats(l.assembler)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s := collectStats(l.assembler)
+	s.addEarlier(&l.earlier)
+	if l.follow != nil {
+		s.Follow = l.follow.stats()
+	}
 	if !l.startTime.IsZero() {
 		s.Seconds = time.Since(l.startTime).Seconds()
 	}

@@ -28,7 +28,7 @@ OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/", "docs/PERFORMANCE.md")
 API = {
     "Datasets": "open Dataset Episode Stream Feature",
     "Loading": "Loader Mix Normalizer MapDataset Vector Part",
-    "Options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
+    "Options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Follow Open",
     "LeRobot": "LeRobotDataset LeRobotDatasetMetadata",
     "Recording": "Writer",
     "Running a robot": "Contract Live live",

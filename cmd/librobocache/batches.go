@@ -168,8 +168,19 @@ type restoreArgs struct {
 	Force bool         `json:"force"`
 }
 
+// restoreState moves the loader to a state. It returns the normalization, because that of a loader
+// that follows a dataset is part of the state.
 func (l *loaderHandle) restoreState(_ context, a *restoreArgs) (any, error) {
-	return l.moveLoader(func() error { return l.loader.Restore(a.State, a.Force) })
+	err := error(nil)
+	if _, err = l.moveLoader(
+		func() error { return l.loader.Restore(a.State, a.Force) },
+	); err != nil {
+		return nil, err
+	}
+	if a.State.Follow == nil {
+		return nil, nil
+	}
+	return normalization{l.loader.Normalizers(), l.loader.Settled()}, nil
 }
 
 type epochArgs struct {
@@ -237,18 +248,23 @@ func (l *loaderHandle) locateSamples(_ context, a *struct {
 		if err != nil {
 			return err
 		}
-		return l.loader.Locate(a.Samples, func(i, source int, r robocache.Row) {
-			index[i], episode[i], row[i] = int64(source),
-				l.datasets[source].Info().EpisodeIndex(r.Episode), int64(r.Index)
+		err = l.loader.Locate(a.Samples, func(i, source int, r robocache.Row) {
+			index[i], episode[i], row[i] = int64(source), int64(r.Episode), int64(r.Index)
 		})
+		if err == nil {
+			l.loader.EpisodeIndices(index, episode)
+		}
+		return err
 	})
 }
 
 func (l *loaderHandle) readStats(context, *noArguments) (any, error) {
 	return struct {
 		loader.Stats
-		Epoch int64 `json:"epoch"`
-	}{l.loader.Stats(), l.loader.Epoch()}, nil
+		Epoch   int64 `json:"epoch"`
+		Len     int64 `json:"len"`
+		Samples int64 `json:"epoch_samples"`
+	}{l.loader.Stats(), l.loader.Epoch(), l.loader.Len(), l.loader.Samples()}, nil
 }
 
 // readCausality reports which samples the streams of a batch use.

@@ -148,7 +148,7 @@ func TestGivingBack(t *testing.T) {
 // The last user closes a dataset.
 func TestSharedDataset(t *testing.T) {
 	c := &closing{}
-	h := handles.put(newShared(c, ""))
+	h := handles.put(newShared(c, "", nil))
 	s, err := acquireObject[*sharedDataset](h)
 	if err != nil {
 		t.Fatal(err)

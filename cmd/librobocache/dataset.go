@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/derive"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/vector"
@@ -24,10 +25,12 @@ type sharedDataset struct {
 	users
 	robocache.Dataset
 	depth string // requested unit of depth, "m" or "mm"; "" = as stored
+	// openAgain opens the dataset as it is now, for loaders that follow it.
+	openAgain loader.Opener
 }
 
-func newShared(ds robocache.Dataset, depth string) *sharedDataset {
-	s := &sharedDataset{Dataset: ds, depth: depth}
+func newShared(ds robocache.Dataset, depth string, openAgain loader.Opener) *sharedDataset {
+	s := &sharedDataset{Dataset: ds, depth: depth, openAgain: openAgain}
 	s.end = ds.Close
 	s.n.Store(1)
 	return s
@@ -82,6 +85,7 @@ type openArgs struct {
 	RecordingIndex string          `json:"recording_index"`
 	Derived        []derive.Stream `json:"derived"`
 	DeriveBudget   int64           `json:"derive_budget"`
+	Growing        bool            `json:"growing"` // openAgain always opens so
 }
 
 // readMap reads a mapping, given as JSON or as the path of a file.
@@ -116,25 +120,30 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ds, err := mapping.Open(
-		ctx,
-		a.URI,
-		robocache.OpenOptions{
-			Format:       a.Format,
-			MemoryBudget: a.MemoryBudget,
-			HZ:           a.RowsHz,
-			Map:          m,
-			Options:      a.Options,
-			Split:        a.Split,
-			Episodes:     a.Episodes,
-			FollowLinks:  a.FollowLinks,
+	openAgain := func(ctx context) (robocache.Dataset, error) {
+		return mapping.Open(
+			ctx,
+			a.URI,
+			robocache.OpenOptions{
+				Format:       a.Format,
+				MemoryBudget: a.MemoryBudget,
+				HZ:           a.RowsHz,
+				Map:          m,
+				Options:      a.Options,
+				Split:        a.Split,
+				Episodes:     a.Episodes,
+				FollowLinks:  a.FollowLinks,
+				Growing:      a.Growing,
 
-			RecordingIndex: a.RecordingIndex,
-		},
-	)
+				RecordingIndex: a.RecordingIndex,
+			},
+		)
+	}
+	ds, err := openAgain(ctx)
 	if err != nil {
 		return nil, err
 	}
+	a.Growing = true // from now on, the dataset is opened by loaders that follow it
 	if a.Derived != nil {
 		derived, err := derive.Wrap(ds, a.Derived, a.DeriveBudget)
 		if err != nil {
@@ -143,7 +152,14 @@ func openDataset(ctx context, a *openArgs) (any, error) {
 		}
 		ds = derived
 	}
-	s := newShared(ds, a.DepthUnit)
+	if a.Derived != nil || a.Split != "" || a.Episodes != nil {
+		openAgain = func(context) (robocache.Dataset, error) {
+			return nil, robocache.Unsupported("loader", nil, "%s of a dataset with derived streams, "+
+				"or of a split or some episodes", robocache.Option("follow", true)).
+				WithHint("Open the whole dataset, without derive.")
+		}
+	}
+	s := newShared(ds, a.DepthUnit, openAgain)
 	return newHandle(s, func(h int64) any {
 		return openReply{
 			h,

@@ -171,6 +171,22 @@ func releaseAll(used []*sharedDataset) error {
 	return first
 }
 
+// newLoader creates the engine's loader of a mixture, or of a dataset that it follows.
+func (r *request) newLoader(
+	ctx context, mix []loader.Mix, used []*sharedDataset,
+) (*loader.Loader, error) {
+	if r.cfg.Follow == nil {
+		return loader.NewMix(ctx, mix, r.cfg)
+	}
+	if r.sources != nil {
+		return nil, robocache.Unsupported("loader", nil, "%s of a mixture",
+			robocache.Option("follow", true)).
+			WithHint("Follow one dataset.")
+	}
+	r.cfg.Stats = mix[0].Stats
+	return loader.NewFollower(ctx, used[0].openAgain, r.cfg)
+}
+
 // openLoader creates the loader.
 func (r *request) openLoader(ctx context, handle int64) (*loaderHandle, error) {
 	mix, used, err := r.acquireSources(ctx, handle)
@@ -186,7 +202,7 @@ func (r *request) openLoader(ctx context, handle int64) (*loaderHandle, error) {
 		r.cfg.Allocator = host
 	}
 	r.cfg.Log = logOf(ctx)
-	l, err := loader.NewMix(ctx, mix, r.cfg)
+	l, err := r.newLoader(ctx, mix, used)
 	if err != nil {
 		_ = releaseAll(used)
 		if host != nil {

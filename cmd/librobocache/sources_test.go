@@ -88,7 +88,7 @@ func TestArgumentErrorsInPlainWords(t *testing.T) {
 // If a loader fails to open, its datasets are released.
 func TestDatasetsOfAFailedLoader(t *testing.T) {
 	c := &closing{}
-	d := newShared(c, "")
+	d := newShared(c, "", nil)
 	h := handles.put(d)
 	defer handles.remove(h)
 	w := request{sources: []source{{Dataset: h}, {Dataset: 1 << 50}}}

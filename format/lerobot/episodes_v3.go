@@ -69,6 +69,11 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 			"the dataset has no episodes file",
 		).WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
 	}
+	if d.isGrowing {
+		if names, err = d.finishedFiles(ctx, names); err != nil {
+			return err
+		}
+	}
 	d.paths.episodes = names
 	r := episodesReader{want: d.openColumns()}
 	isWanted := func(column string) bool { return r.want[column] != nil }
@@ -103,6 +108,41 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		"sort the rows",
 	)
 	return nil
+}
+
+// parquetMagic ends a Parquet file.
+const parquetMagic = "PAR1"
+
+// finishedFiles leaves out the last episodes files as long as they have no footer: lerobot writes it
+// when a session of recording is finalized.
+func (d *Dataset) finishedFiles(ctx context.Context, names []string) ([]string, error) {
+	for len(names) > 0 {
+		last := names[len(names)-1]
+		isFinished, err := d.hasFooter(ctx, last)
+		if err != nil || isFinished {
+			return names, err
+		}
+		d.addFinding(warningAt("unfinished-file", last,
+			"the file has no footer: its episodes are not finalized, and left out",
+			"finalize the recording"))
+		names = names[:len(names)-1]
+	}
+	return names, nil
+}
+
+// hasFooter reports whether a Parquet file is complete.
+func (d *Dataset) hasFooter(ctx context.Context, name string) (bool, error) {
+	r, err := d.Bytes.Open(ctx, name)
+	if err != nil {
+		return false, robocache.At(err, robocache.Where{"file": name})
+	}
+	defer r.Close()
+	tail := make([]byte, len(parquetMagic))
+	if r.Size() < 2*int64(len(tail)) {
+		return false, nil
+	}
+	err = r.ReadAt(ctx, tail, r.Size()-int64(len(tail)))
+	return string(tail) == parquetMagic, robocache.At(err, robocache.Where{"file": name})
 }
 
 // episodesReader reads columns of the episodes files, one file after the other.

@@ -72,6 +72,7 @@ type Dataset struct {
 	origins     map[int64]*robocache.Origin // by episode_index; nil until the first request
 	memoryLimit int64
 	repair      bool // OpenOptions.Repair
+	isGrowing   bool // OpenOptions.Growing
 
 	mu          sync.Mutex
 	noticed     []robocache.Finding // findings of reads after Open
@@ -122,6 +123,7 @@ func OpenStore(
 		noticedKeys: map[string]bool{},
 		memoryLimit: budget,
 		repair:      opt.Repair,
+		isGrowing:   opt.Growing,
 	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:    d.Diagnose,

@@ -118,6 +118,9 @@ type Config struct {
 	Device
 	Statistics
 	Runtime
+	// Follow states how new episodes enter while the dataset grows; nil: the dataset is fixed
+	// (Loader only, see NewFollower).
+	Follow *Follow `json:"follow,omitempty"`
 
 	// Log receives messages about steps of opening that take a while or were not requested. It may
 	// be nil.
@@ -268,6 +271,9 @@ type Statistics struct {
 	// only those of small datasets are computed.
 	ComputeStats bool            `json:"compute_stats,omitempty"`
 	Stats        robocache.Stats `json:"-"` // by key of the batch; default: the dataset's
+	// RefreshStats computes the statistics again whenever new episodes enter. Otherwise those of
+	// the first episodes stay.
+	RefreshStats bool `json:"refresh,omitempty"`
 }
 
 // Runtime bounds threads, memory and waiting.
@@ -479,6 +485,7 @@ func (c *Config) Validate(batches bool) error {
 		c.EpisodeWeights.check(),
 		c.Beyond.check(),
 		c.checkAlign(),
+		c.checkFollow(batches),
 	)
 }
 

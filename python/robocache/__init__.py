@@ -50,7 +50,7 @@ The most used keywords of Loader:
 - image_size= and hz= set the size of images and the rate of the timeline.
 
 The other options are in groups: Windows, Align, Images, Augment, Order, Mixture, Cache, Device,
-Statistics, Runtime and Open. Example: images=robocache.Images(dtype="float32").
+Statistics, Runtime, Follow and Open. Example: images=robocache.Images(dtype="float32").
 
 A Loader resumes exactly with state_dict() and load_state_dict(), also on another number of GPUs.
 order(epoch) returns the order of the samples, locate() their episodes and rows, and stats() the
@@ -138,6 +138,7 @@ if TYPE_CHECKING:
         Open,
         Order,
         Runtime,
+        Follow,
         Statistics,
         Windows,
     )
@@ -173,6 +174,7 @@ __all__ = [
     "Device",
     "Statistics",
     "Runtime",
+    "Follow",
     "Open",
     "resample",
     "fuse",
@@ -233,7 +235,7 @@ _MODULES_OF_NAMES = {
     "normalizer": "Normalizer",
     "ops": "resample fuse",
     "vectors": "Vector Part",
-    "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
+    "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Follow Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
     "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
     "_quality": "quality",

@@ -501,7 +501,32 @@ def drop_unselected_normalizers(config: dict[str, Any]) -> None:
         config["normalize"] = NormVectors({k: one for k, one in v.items() if k in keys})
 
 
+# The fields of follow= of a Loader.
+FOLLOW: dict[str, Check] = {
+    "at": one_of("epoch", "step"),
+    "every": check_whole,
+    "recency": partial(check_real, want="a half-life above 0", above=0),
+    "recency_unit": one_of("episodes", "seconds", "versions"),
+    "where": as_text,
+    "version": as_text,
+    "version_lag": check_nonnegative,
+    "capacity": check_whole,
+    "log": lambda _, v: os.path.abspath(os.fspath(v)),
+    "run": as_text,
+    "timeout_s": partial(check_real, want="seconds above 0", above=0),
+}
+
+
+def _check_follow(_: str, v: Any) -> dict[str, Any]:
+    """Returns the checked options of robocache.Follow."""
+    if v.get("at") == "step" and "every" not in v:
+        raise Misuse('Follow(at="step") without every=', hint='Follow(at="step", every=1000)')
+    return check_options(FOLLOW, v)
+
+
 LOADER: dict[str, Check] = {
+    "follow": _check_follow,
+    "refresh": check_flag,
     "batch_size": check_whole,
     "seed": check_integer,
     "drop_last": check_flag,

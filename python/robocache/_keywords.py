@@ -168,7 +168,8 @@ def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
     """Returns fn, wrapped to raise Misuse for an unknown keyword.
 
     The hint names the nearest keyword or its equivalent. The wrapper also checks the types of the
-    option groups, and replaces align="causal" by options.Align(causal=True).
+    option groups, and replaces align="causal" by options.Align(causal=True) and follow=True by
+    options.Follow().
 
     Args:
         fn: The function.
@@ -193,6 +194,8 @@ def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
             _refuse_other_group(k, kwargs[k])
         if "align" in groups and kwargs.get("align") == "causal":
             kwargs["align"] = options.Align(causal=True)
+        if "follow" in groups and isinstance(kwargs.get("follow"), bool):
+            kwargs["follow"] = options.Follow() if kwargs["follow"] else None
         for k in groups:
             _check_group(k, kwargs.get(k))
         return fn(*args, **kwargs)

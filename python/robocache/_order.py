@@ -47,6 +47,7 @@ class OrderMixin:
 
         def _open(self) -> _engine.Handle: ...
         def _open_for_use(self) -> _engine.Handle: ...
+        def _drop_batch_source(self) -> None: ...
 
     def _after_move(self) -> None:
         """Ends the current `for` and drops the batches that were read ahead."""
@@ -106,7 +107,13 @@ class OrderMixin:
         """
         if not isinstance(state, Mapping):
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
-        self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
+        handle = self._open()
+        restored = handle.call(
+            "robocache_loader_restore", {"state": dict(state), "force": bool(force)}
+        )
+        if restored is not None:  # The normalization of a growing dataset is part of its state.
+            handle.info.update(restored)
+            self._drop_batch_source()
         self._positioned = True
         self._after_move()
 

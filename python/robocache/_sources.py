@@ -71,6 +71,8 @@ def open_sources(source: Any, how: dict[str, Any], derive: Any, given: OptionVal
         inherited = dict(source._config)
         source = source.dataset
     dataset = as_dataset(source, how)
+    if "follow" in given and dataset is not source:
+        dataset._args["growing"] = True  # Its recorder may be at work.
     if derive is not None:
         dataset = derive_streams(dataset, derive, given, inherited)
     return Sources(None, [dataset], dataset.features, inherited)

@@ -134,6 +134,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
         mixture: A robocache.Mixture: the shares and the length of a mixture's epoch.
         statistics: A robocache.Statistics: the statistics for normalize=.
         runtime: A robocache.Runtime: prefetching, reads in flight, a deadline and metrics.
+        follow: True or a robocache.Follow: new episodes enter while the dataset is recorded, at the
+            start of an epoch or after a number of steps. Default None: the dataset is fixed.
         open: A robocache.Open: how a path is opened.
 
     Raises:
@@ -149,7 +151,16 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     """
 
     @_keywords.accept_groups(
-        "windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "open"
+        "windows",
+        "align",
+        "images",
+        "augment",
+        "order",
+        "mixture",
+        "statistics",
+        "runtime",
+        "follow",
+        "open",
     )
     def __init__(
         self,
@@ -386,7 +397,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             _compare_scales.warn_if_scales_differ(
                 self.datasets, [self._config], answer["normalizers"]
             )
-            self._config = settled_config(self._config, answer["settled"][0])
+            if not self._config.get("refresh"):
+                self._config = settled_config(self._config, answer["settled"][0])
             return answer
         self._source_configs = self._source_configs or [m._engine_source() for m in self._mix]
         for m, s in zip(self._mix, self._source_configs):
@@ -499,11 +511,23 @@ class Loader(OrderMixin, ViewsMixin, _Base):
     @property
     def num_samples(self) -> int:
         """The number of samples of an epoch, over all ranks."""
-        return self._open().open().info["samples"]
+        return self._present_counts()["samples"]
+
+    def _present_counts(self, for_use: bool = False) -> dict[str, Any]:
+        """Returns the samples and batches ("len") of an epoch.
+
+        Those of a loader that follows its dataset change when episodes enter.
+        """
+        handle = self._open_for_use() if for_use else self._open()
+        counts = handle.open().info
+        if "follow" not in self._config:
+            return counts
+        stats = handle.call("robocache_loader_stats")
+        return {"samples": stats["epoch_samples"], "len": stats["len"]}
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch on this rank."""
-        return self._open_for_use().open().info["len"]
+        return self._present_counts(for_use=True)["len"]
 
     @property
     def epoch(self) -> int:
@@ -604,7 +628,8 @@ class Loader(OrderMixin, ViewsMixin, _Base):
             wait_consumer_seconds, the time that the loader waited for the training loop; images
             requested and decoded; bytes read; wrapped and skipped samples; bad_episodes;
             not_delivered, the declared streams that cannot be delivered, with key, reason and
-            source; memory by use; for a mixture, the samples of each source; pinned, whether
+            source; memory by use; for a mixture, the samples of each source; with follow=, the episodes that
+            have arrived and those that wait; pinned, whether
             batches are page-locked; finished_on, "cuda" if casts, normalization and interpolation
             run on the device, else "host"; not_on_device, why they cannot run on the device.
 
@@ -648,16 +673,20 @@ class Loader(OrderMixin, ViewsMixin, _Base):
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""
-        source = self._batches
-        self._batches = None
-        if isinstance(source, (DeviceBatches, PinnedBatches)) and source.pid == os.getpid():
-            source.close()
+        self._drop_batch_source()
         if self._handle is not None:
             self._handle.close()
         else:
             # A closed handle, so that later calls raise instead of creating the engine's loader.
             self._handle = _engine.Handle(self._create_loader)
             self._handle.closed = True
+
+    def _drop_batch_source(self) -> None:
+        """Closes the object that receives batches. The next batch creates another one."""
+        source = self._batches
+        self._batches = None
+        if isinstance(source, (DeviceBatches, PinnedBatches)) and source.pid == os.getpid():
+            source.close()
 
     def __enter__(self) -> Loader:
         return self

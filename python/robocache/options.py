@@ -27,6 +27,7 @@ __all__ = [
     "Device",
     "Statistics",
     "Runtime",
+    "Follow",
     "Open",
 ]
 
@@ -441,6 +442,9 @@ class Statistics:
     Attributes:
         compute: Whether to compute all statistics at opening, from the selected episodes only.
             Default False.
+        refresh: Whether a Loader with follow= computes the statistics again whenever new episodes
+            enter, from the selected episodes. Default False: the statistics of the first episodes
+            stay.
         values: {key: {"mean": ..., "std": ..., "min": ..., "max": ..., "q01": ...}}, as
             Dataset.stats and Dataset.compute_stats() return, or the path of a stats.json.
 
@@ -449,6 +453,7 @@ class Statistics:
     """
 
     compute: bool | None = None
+    refresh: bool | None = None
     values: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str] | None = None
 
 
@@ -473,6 +478,55 @@ class Runtime:
     io_threads: int | None = None
     deadline_s: float | None = None
     metrics: str | None = None
+
+
+@check_field_names
+@dataclass(frozen=True, kw_only=True)
+class Follow:
+    """How new episodes of a dataset enter while it is recorded. docs/growing.md explains this.
+
+    The episodes of an epoch, their order and their weights are a function of the seed and of the
+    log of arrivals. A state holds a position in the log, so a Loader continues exactly, however many
+    episodes have arrived since.
+
+    Attributes:
+        at: When new episodes enter. "epoch" (default): at the start of an epoch. "step": after
+            `every` steps, which then make up an epoch: a `for` ends after them.
+        every: The number of epochs (default 1), or of steps, between two moments at which new
+            episodes enter.
+        recency: The age at which the weight of an episode is half. Default None: equal weights.
+        recency_unit: The unit of the age. "episodes" (default): later episodes that are kept.
+            "seconds": between the arrivals of the episode and of the newest one. "versions": policy
+            versions.
+        where: An expression, as in robocache.find, that is evaluated once when an episode arrives.
+            Episodes for which it is false are left out. Default None.
+        version: The stream whose first number is the policy version of an episode, or the name of a
+            note of its recording. Default None.
+        version_lag: Leave out episodes whose version is more than this before the newest one.
+            Default None: no limit.
+        capacity: The most episodes, the newest ones. Default None: no limit.
+        log: The file of the log of arrivals. Default None: next to the dataset, and in the user's
+            cache folder for a remote one. All ranks need the same file.
+        run: The name of the run of training, which all ranks have in common. A name that the log
+            knows repeats that run. Default None: a new run. Needed with several ranks.
+        timeout_s: Seconds for which a rank waits for rank 0 before it raises Temporary. Default 300.
+
+    Example:
+        robocache.Follow(where="done", recency=500, capacity=10_000)
+        robocache.Follow(at="step", every=1000, version="policy_version", version_lag=3)
+    """
+
+    at: Literal["epoch", "step"] | None = None
+    every: int | None = None
+    recency: float | None = None
+    recency_unit: Literal["episodes", "seconds", "versions"] | None = None
+    where: str | None = None
+    version: str | None = None
+    version_lag: float | None = None
+    capacity: int | None = None
+    log: str | os.PathLike[str] | None = None
+    run: str | None = None
+    timeout_s: float | None = None
 
 
 @check_field_names
@@ -513,6 +567,7 @@ GROUPS: dict[str, type[Any]] = {
     "device": Device,
     "statistics": Statistics,
     "runtime": Runtime,
+    "follow": Follow,
     "open": Open,
 }
 
@@ -535,7 +590,7 @@ ENGINE: dict[tuple[str, str], str] = {
     ("statistics", "values"): "stats",
 }
 
-NESTED = ("align", "augment")  # The groups that are objects in Go's JSON too.
+NESTED = ("align", "augment", "follow")  # The groups that are objects in Go's JSON too.
 
 
 def engine_name(group: str, field: str) -> str:
@@ -600,6 +655,7 @@ if TYPE_CHECKING:
         augment: Augment | None
         mixture: Mixture | None
         runtime: Runtime | None
+        follow: Follow | bool | None
 
     class LeRobotGroups(TypedDict, total=False):
         """The groups that a LeRobotDataset takes."""

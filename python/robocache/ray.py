@@ -432,9 +432,16 @@ def read(
     from .loader import Loader
 
     # Options of the order, the ranks and the device, which Ray decides.
-    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "mixture"} & set(
-        options
-    )
+    taken = {
+        "shuffle",
+        "seed",
+        "drop_last",
+        "rank",
+        "world_size",
+        "device",
+        "mixture",
+        "follow",
+    } & set(options)
     runtime, order = options.get("runtime"), options.get("order")
     if getattr(runtime, "metrics", None) is not None:
         taken.add("Runtime.metrics")

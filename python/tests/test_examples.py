@@ -60,6 +60,7 @@ EXAMPLES = {
     "README": [],
     "package": [],
     "cli": ["0 0 []\n30\n"],
+    "growing": ["4\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
 # The snippets of these pages run one after the other on the dataset "arm". Other pages have their
@@ -68,7 +69,7 @@ EXAMPLES = {
 PAGES = {
     **{
         n: f"docs/{n}.md"
-        for n in ("guide", "training", "batches", "options", "record", "cli", "jax")
+        for n in ("guide", "training", "batches", "options", "growing", "record", "cli", "jax")
     },
     "README": "README.md",
     "package": "python/README.md",

@@ -58,7 +58,7 @@ def test_hints_of_errors(recording):
 
 # Fields that hints write differently: as plain keywords, as nested groups, as keywords of open.
 PLAIN = {("cache", "where"), ("device", "name"), ("images", "size")}
-NESTED = {"align", "augment"}
+NESTED = {"align", "augment", "follow"}
 OPENING = "open"
 
 

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
@@ -31,6 +32,21 @@ type State struct {
 	Mixture     *MixtureState `json:"mixture,omitempty"`
 	Sources     []SourceState `json:"sources,omitempty"` // of a mixture
 	BadEpisodes []BadEpisode  `json:"bad_episodes,omitempty"`
+	Follow      *FollowState  `json:"follow,omitempty"` // of a dataset that grows
+}
+
+// FollowState states which episodes of a growing dataset the epoch of a State has: those before a
+// position of the log of arrivals.
+type FollowState struct {
+	Log      string `json:"log"`      // identity of the log
+	Run      string `json:"run"`      // run whose boundaries follow
+	Arrivals int    `json:"arrivals"` // position in the log: number of arrivals before it
+	Digest   string `json:"digest"`   // of the log up to there
+	// IsPending reports that the next epoch sees later arrivals, up to a boundary that may not be
+	// in the log yet. The position is then the start of the epoch.
+	IsPending bool `json:"pending,omitempty"`
+	// Normalize holds the normalization of the first episodes, with its statistics, as JSON.
+	Normalize json.RawMessage `json:"normalize,omitempty"`
 }
 
 // MixtureState states how a mixture deals its positions to its sources.
