@@ -72,6 +72,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	d := &Dataset{}
 	_, err := h5set.Open(ctx, "robomimic", uri, opt, func(s *h5set.Set, names []string) error {
 		d.Set = s
+		s.Constant = func(path string) bool { return strings.HasPrefix(path, initialState) }
 		return d.readFiles(ctx, names, opt)
 	})
 	if err != nil {
@@ -79,6 +80,9 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	}
 	return d, nil
 }
+
+// initialState is the group of a demo of Isaac Lab with the state before the first action.
+const initialState = "initial_state/"
 
 // EnvArgs returns the JSON of env_args of a file of the dataset, or nil if the file has none.
 func (d *Dataset) EnvArgs(file int) json.RawMessage {
@@ -234,6 +238,7 @@ func (d *Dataset) readFile(
 	first := len(d.Episodes)
 	d.Episodes = append(d.Episodes, make([]h5set.Episode, len(demos))...)
 	found := make([][]robocache.Finding, len(demos))
+	outcomes := make([]outcome, len(demos))
 	if err := h5set.Each(ctx, "robomimic open", len(demos), func(ctx context.Context, i int) error {
 		e := &d.Episodes[first+i]
 		*e = h5set.Episode{
@@ -248,7 +253,7 @@ func (d *Dataset) readFile(
 			e.Index = n
 		}
 		var err error
-		if found[i], err = readDemo(ctx, e, task); err != nil {
+		if found[i], err = readDemo(ctx, e, task, &outcomes[i]); err != nil {
 			return err
 		}
 		return nil
@@ -270,7 +275,32 @@ func (d *Dataset) readFile(
 	if f.Open {
 		d.FindUnclosed(name)
 	}
-	return readMasks(ctx, f, splits)
+	if err := readMasks(ctx, f, splits); err != nil {
+		return err
+	}
+	addOutcomes(splits, d.Episodes[first:], outcomes)
+	return nil
+}
+
+// outcome is the attribute success of a demo: the name of a split, or "" without the attribute.
+type outcome string
+
+// addOutcomes adds demos to the splits success and failure, unless a mask has such a name.
+func addOutcomes(splits map[string][]string, demos []h5set.Episode, outcomes []outcome) {
+	if len(demos) == 0 {
+		return
+	}
+	for _, name := range []outcome{"success", "failure"} {
+		if own := splits[string(name)]; len(own) > 0 &&
+			strings.HasPrefix(own[0], demos[0].File.Name()+"\x00") {
+			continue
+		}
+		for i, o := range outcomes {
+			if o == name {
+				splits[string(name)] = append(splits[string(name)], globalPath(&demos[i]))
+			}
+		}
+	}
 }
 
 // readMasks collects the demos of each mask.
@@ -314,6 +344,7 @@ func readDemo(
 	ctx context.Context,
 	e *h5set.Episode,
 	task string,
+	result *outcome,
 ) (found []robocache.Finding, err error) {
 	where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}
 	bad := func(sev robocache.Severity, code, msg, hint string) *robocache.Finding {
@@ -338,6 +369,12 @@ func readDemo(
 			case "num_samples":
 				if n, ok := a.Int(); ok && n >= 0 && n <= 1<<40 {
 					said = n
+				}
+			case "success":
+				if n, ok := a.Int(); ok {
+					if *result = "success"; n == 0 {
+						*result = "failure"
+					}
 				}
 			case "ep_meta":
 				text, err := textInJSON(ctx, &a, "lang")

@@ -305,12 +305,18 @@ func (s *Set) asCandidate(v *survey, e *Episode, x surveyEntry) (c choice, ok bo
 		return c, false
 	}
 	n := int64(e.Length)
-	c = choice{x.form, e.Acts && x.rows == n+1}
-	if x.rows == n || c.after || e.Others && x.rows > 1 {
+	path := v.paths[x.path]
+	c = choice{x.form, e.Acts && x.rows == n+1 && !s.isConstant(path, x.rows)}
+	if x.rows == n || c.after || s.isConstant(path, x.rows) || e.Others && x.rows > 1 {
 		return c, true
 	}
 	_, timed := v.pathIDs[v.paths[x.path]+s.Suffix]
 	return c, s.Suffix != "" && timed
+}
+
+// isConstant reports whether a data set of some rows holds for all rows of its episode.
+func (s *Set) isConstant(path string, rows int64) bool {
+	return rows == 1 && s.Constant != nil && s.Constant(path)
 }
 
 // usual is the most common form of the data sets at a path, and the first episodes that have it.

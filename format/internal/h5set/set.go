@@ -64,6 +64,9 @@ type Set struct {
 	// Suffix is the end of the names of timestamps. With the usual suffix, the timestamps of
 	// actions are actions_timestamps. It is "" until it is known.
 	Suffix string
+	// Constant reports whether a data set of one row holds for all rows of its episode; nil: none
+	// does.
+	Constant func(path string) bool
 
 	units    map[string]unit // by path of the timestamps
 	rowTimes string          // timestamps of the rows, found by Suffix; "" if there are none
@@ -505,6 +508,15 @@ func (s *Set) Gather(
 	}()
 	if err := s.forEachRun(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
 		to := dst[at*size : (at+n)*size]
+		if st.constant {
+			if err := h5.Read(ctx, []h5.Piece{{D: d, N: 1, Dst: to[:size]}}); err != nil {
+				return err
+			}
+			for k := size; k < len(to); k += size {
+				copy(to[k:], to[:size])
+			}
+			return nil
+		}
 		if st.field != "" {
 			return st.extractField(ctx, d, int64(rows[at].Index), to)
 		}

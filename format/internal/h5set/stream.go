@@ -33,6 +33,8 @@ type Stream struct {
 	// after means that the data sets have one row more than the episode: the state after the last
 	// action.
 	after bool
+	// constant means that the data sets have one row, which holds for all rows of the episode.
+	constant bool
 	// times is the path of the stream's timestamps below the episode, or "".
 	times string
 	share float64 // rows of a stream with its own clock divided by the episode's rows; otherwise 0
@@ -109,6 +111,9 @@ func (s *Stream) checkFit(d *h5.Dataset, length int64) error {
 	}
 	if s.after {
 		length++
+	}
+	if s.constant {
+		length = 1
 	}
 	if d.Rows() == length {
 		return nil

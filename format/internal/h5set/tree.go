@@ -102,10 +102,12 @@ func (s *Set) describeEpisode(
 			}
 			after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
 			other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
-			if times != "" {
+			constant := times == "" && len(d.Shape) > 0 && s.isConstant(path, d.Rows())
+			if times != "" || constant {
 				after, other = false, false
 			}
-			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other && times == "" {
+			if len(d.Shape) == 0 ||
+				d.Rows() != int64(e.Length) && !after && !other && !constant && times == "" {
 				note(
 					path,
 					fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length),
@@ -118,6 +120,10 @@ func (s *Set) describeEpisode(
 			}
 			if len(streams) == 0 {
 				refuse(path, k, why)
+			}
+			if constant && len(streams) > 0 && (streams[0].How != Numbers || streams[0].field != "") {
+				streams = nil
+				note(path, "one row of images, texts or fields for the whole episode")
 			}
 			clock := ""
 			if times != "" {
@@ -136,6 +142,7 @@ func (s *Set) describeEpisode(
 					streams[i].share = float64(d.Rows()) / float64(e.Length)
 				}
 				streams[i].after, streams[i].times, streams[i].Clock = after, times, clock
+				streams[i].constant = constant
 				if other { // the times of its rows are unknown, so it does not limit the timeline
 					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
 				}
