@@ -15,6 +15,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/robomimic" // robomimic (LIBERO) HDF5
 	// ROS 2 bags: db3 and mcap files with metadata.yaml
 	_ "github.com/goatnote-inc/robocache/format/rosbag2"
+	// TartanAir V1 and V2: a folder a trajectory, a file a frame
+	_ "github.com/goatnote-inc/robocache/format/tartanair"
 	_ "github.com/goatnote-inc/robocache/format/zarr" // Zarr v2 and v3, replay buffers
 	_ "github.com/goatnote-inc/robocache/store/gs"    // gs://bucket/prefix
 	_ "github.com/goatnote-inc/robocache/store/hf"    // hf://datasets/owner/name
