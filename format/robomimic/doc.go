@@ -31,8 +31,8 @@
 //	              Streams that link to one data set of timestamps share a clock. The timestamps of
 //	              actions are those of the rows, unless OpenOptions.HZ sets a rate. Write writes
 //	              this form with the option timestamps.
-//	robomimic.M8  Isaac Lab writes this layout with groups below obs, states and initial_state. A data
-//	              set of one row below initial_state holds for all rows of its demo. Demos with the
-//	              attribute success are in the splits success and failure, unless a mask of the
-//	              file has that name.
+//	robomimic.M8  Isaac Lab writes this layout with groups below obs, states and initial_state. A
+//	              data set of one row below initial_state holds for all rows of its demo. Demos
+//	              with the attribute success are in the splits success and failure, unless a mask
+//	              of the file has that name.
 package robomimic

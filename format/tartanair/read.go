@@ -351,7 +351,9 @@ func arrayImage(b []byte) (*robocache.Raw, error) {
 		shape = shape[:2]
 	}
 	if len(shape) != 2 || shape[0] == 0 || shape[1] == 0 {
-		return nil, robocache.Malformed(string(op), nil, "an array of shape %v is no image", a.Shape)
+		return nil, robocache.Malformed(
+			string(op), nil, "an array of shape %v is no image", a.Shape,
+		)
 	}
 	raw := &robocache.Raw{
 		Pix: a.Data, Height: shape[0], Width: shape[1], Channels: 1, DType: a.Type.DType(),

@@ -278,7 +278,7 @@ func (d *Dataset) noteUnread(episode int, folder string, n int64) {
 	})
 }
 
-// note adds a finding, unless there are already most with its code: then the last of them counts it.
+// note adds a finding. If there are already most with its code, the last of them counts it.
 func (d *Dataset) note(most int, f robocache.Finding) {
 	found, last := 0, -1
 	for i := range d.About.Findings {

@@ -121,7 +121,8 @@ func (s *Set) describeEpisode(
 			if len(streams) == 0 {
 				refuse(path, k, why)
 			}
-			if constant && len(streams) > 0 && (streams[0].How != Numbers || streams[0].field != "") {
+			if constant && len(streams) > 0 &&
+				(streams[0].How != Numbers || streams[0].field != "") {
 				streams = nil
 				note(path, "one row of images, texts or fields for the whole episode")
 			}
