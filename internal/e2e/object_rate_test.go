@@ -177,21 +177,28 @@ func TestObjectStoreRate(t *testing.T) {
 	}
 	root := t.TempDir()
 	counts, url := apart(t, root)
-	for format, name := range map[string]string{
-		"lerobot":   "set",
-		"rlds":      "set",
-		"mcap":      "set",
-		"zarr":      "set.zarr",
-		"robomimic": "set.hdf5",
+	rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
+	small := synth.Options{
+		Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1, Rates: rates, Seed: 1,
+	}
+	four := small // several cameras of a usual size
+	four.Width, four.Height, four.Cameras, four.Codec = 640, 480, 4, "av1"
+	for title, of := range map[string]struct {
+		format, name string
+		options      synth.Options
+	}{
+		"lerobot":      {"lerobot", "set", small},
+		"lerobot-four": {"lerobot", "set", four},
+		"rlds":         {"rlds", "set", small},
+		"mcap":         {"mcap", "set", small},
+		"zarr":         {"zarr", "set.zarr", small},
+		"robomimic":    {"robomimic", "set.hdf5", small},
 	} {
-		t.Run(format, func(t *testing.T) {
-			local := filepath.Join(root, "lab", format, name)
-			rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-			if _, err := synth.Write(t.Context(), local, synth.Options{
-				Format:   format,
-				Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1,
-				Rates: rates, Seed: 1,
-			}); err != nil {
+		t.Run(title, func(t *testing.T) {
+			format, options := of.format, of.options
+			local := filepath.Join(root, "lab", title, of.name)
+			options.Format = format
+			if _, err := synth.Write(t.Context(), local, options); err != nil {
 				t.Fatal(err)
 			}
 			for _, order := range []loader.Shuffle{loader.Global, loader.Pool} {
@@ -235,7 +242,7 @@ func TestObjectStoreRate(t *testing.T) {
 					)
 					line := fmt.Sprintf(
 						"%-9s %-6s %5d samples %7.0f/s, %.2f CPU s",
-						format,
+						title,
 						order,
 						n,
 						float64(n)/took.Seconds(),
@@ -254,7 +261,7 @@ func TestObjectStoreRate(t *testing.T) {
 					t.Log(line)
 					return float64(n) / took.Seconds()
 				}
-				remote := "s3://lab/" + format + "/" + name + "?endpoint=" + url
+				remote := "s3://lab/" + title + "/" + of.name + "?endpoint=" + url
 				var sum float64
 				const times = 3
 				for range times {
@@ -262,7 +269,7 @@ func TestObjectStoreRate(t *testing.T) {
 					l := epoch(local, "")
 					sum += epoch(remote, "") / l
 				}
-				t.Logf("%-9s %-6s %.2f of local cold", format, order, sum/times)
+				t.Logf("%-9s %-6s %.2f of local cold", title, order, sum/times)
 				cache := t.TempDir()
 				epoch(remote, cache)
 				epoch(remote, cache)
