@@ -67,6 +67,26 @@ func (h *runningHistogram) binOf(v float64) int {
 	return i
 }
 
+// countBins counts values, each as often as its weight states; without weights, once.
+func (h *runningHistogram) countBins(values []float64, weights []int64) {
+	edges, counts := h.edges, h.counts
+	low, scale := edges[0], h.scale
+	for i, v := range values {
+		n := int64(1)
+		if len(weights) > 0 {
+			n = weights[i]
+		}
+		// Most values are in the bin that the scale gives. binOf finds the others.
+		bin := int((v - low) * scale)
+		if uint(bin) < uint(len(counts)) && uint(bin)+1 < uint(len(edges)) &&
+			v >= edges[bin] && v < edges[bin+1] {
+			counts[bin] += n
+		} else if bin := h.binOf(v); bin >= 0 {
+			counts[bin] += n
+		}
+	}
+}
+
 // moveEdges changes the edges to the extremes so far.
 func (h *runningHistogram) moveEdges() {
 	setEdges(h.next, h.lo, h.hi)
@@ -138,37 +158,37 @@ func (c *windowCounter) batchPieces() (pieces [][]windowPiece, batches int) {
 // all columns move.
 func (c *windowCounter) countHistograms(ctx context.Context, fs *robocache.FeatureStats) error {
 	pieces, batches := c.batchPieces()
-	moments := make([]*Moments, len(c.units))
 	changes := make([][]bool, len(c.units))
+	ranges := make([][]valueRange, len(c.units))
 	for i, u := range c.units {
-		moments[i], changes[i] = NewMoments(u.width), make([]bool, batches)
+		changes[i] = make([]bool, batches)
+		for range u.width {
+			ranges[i] = append(ranges[i], valueRange{math.Inf(1), math.Inf(-1)})
+		}
 	}
 	err := c.eachUnit(ctx, c.units, func(i int, u *windowUnit, b *windowBlock) error {
-		m := moments[i]
-		for _, p := range pieces[b.index] {
-			u.eachRun(b, p.span, p.from, p.to, func(k int, values []float64, weights []int64) {
-				lo, hi := m.Min[k], m.Max[k]
-				m.addWeighted(k, values, weights)
-				changes[i][p.batch] = changes[i][p.batch] || m.Min[k] < lo || m.Max[k] > hi
-			})
-		}
+		u.eachRange(b, pieces[b.index], func(k int, r valueRange, batch int) {
+			whole := &ranges[i][k]
+			changes[i][batch] = changes[i][batch] || r.lo < whole.lo || r.hi > whole.hi
+			whole.lo, whole.hi = min(whole.lo, r.lo), max(whole.hi, r.hi)
+		})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	isMoved := make([]bool, batches)
-	for i, u := range c.units {
-		for k, is := range changes[i] {
+	for _, list := range changes {
+		for k, is := range list {
 			isMoved[k] = isMoved[k] || is
 		}
-		c.setMoments(fs, u, moments[i])
 	}
-	histograms, err := c.fillHistograms(ctx, pieces, isMoved)
+	histograms, moments, err := c.fillHistograms(ctx, pieces, isMoved)
 	if err != nil {
 		return err
 	}
 	for i, u := range c.units {
+		c.setMoments(fs, u, moments[i])
 		for k := range histograms[i] {
 			h := &histograms[i][k]
 			h.flush(isMoved)
@@ -180,19 +200,22 @@ func (c *windowCounter) countHistograms(ctx context.Context, fs *robocache.Featu
 	return nil
 }
 
-// fillHistograms counts the values of all units. The last batch is not flushed.
+// fillHistograms counts the values of all units, and their moments. The last batch is not flushed.
 func (c *windowCounter) fillHistograms(
 	ctx context.Context, pieces [][]windowPiece, isMoved []bool,
-) ([][]batchHistogram, error) {
+) ([][]batchHistogram, []*Moments, error) {
 	all := make([][]batchHistogram, len(c.units))
+	moments := make([]*Moments, len(c.units))
 	for i, u := range c.units {
+		moments[i] = NewMoments(u.width)
 		for range u.width {
 			all[i] = append(all[i], batchHistogram{bins: c.opt.Histogram})
 		}
 	}
-	return all, c.eachUnit(ctx, c.units, func(i int, u *windowUnit, b *windowBlock) error {
+	return all, moments, c.eachUnit(ctx, c.units, func(i int, u *windowUnit, b *windowBlock) error {
 		for _, p := range pieces[b.index] {
 			u.eachRun(b, p.span, p.from, p.to, func(k int, values []float64, weights []int64) {
+				moments[i].addWeighted(k, values, weights)
 				all[i][k].add(p.batch, values, weights, isMoved)
 			})
 		}
@@ -214,6 +237,12 @@ func (h *batchHistogram) add(batch int, values []float64, weights []int64, isMov
 	if batch != h.batch {
 		h.flush(isMoved)
 		h.batch = batch
+	}
+	if !isMoved[batch] { // no edge moves, so the values need not be collected first
+		if h.runningHistogram != nil {
+			h.countBins(values, weights)
+		}
+		return
 	}
 	if weights == nil && len(h.weights) == 0 {
 		h.values = append(h.values, values...)
@@ -252,10 +281,8 @@ func (h *batchHistogram) flush(isMoved []bool) {
 			h.moveEdges()
 		}
 	}
-	for i, v := range h.values {
-		if bin := h.binOf(v); bin >= 0 {
-			h.counts[bin] += h.weight(i)
-		}
+	if h.runningHistogram != nil {
+		h.countBins(h.values, h.weights)
 	}
 	h.values, h.weights = h.values[:0], h.weights[:0]
 }
