@@ -46,6 +46,7 @@ var pythonFields = map[string]pythonField{
 	"segments":             {"order", "Order", "segments"},
 	"require_text":         {"order", "Order", "require_text"},
 	"episode_weights":      {"order", "Order", "episode_weights"},
+	"weight_by":            {"order", "Order", "weight_by"},
 	"on_bad_episode":       {"order", "Order", "on_bad_episode"},
 	"on_nan":               {"order", "Order", "on_nan"},
 	"temperature":          {"mixture", "Mixture", "temperature"},

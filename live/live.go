@@ -105,11 +105,19 @@ func Open(ctx context.Context, c *contract.Contract, cfg Config) (*Live, error) 
 func horizonOf(c *options.Config, f *robocache.Feature) int64 {
 	a := c.Align
 	var reach float64 // seconds before the tick of the first step of the window
-	for _, d := range c.Deltas.Of(f.Key) {
-		reach = max(reach, -d)
+	keys := []string{f.Key}
+	for _, x := range c.DrawnKeys() {
+		if slices.Contains(x.Streams, f.Key) {
+			keys = append(keys, x.Key)
+		}
 	}
-	for _, n := range c.Indices.Of(f.Key) {
-		reach = max(reach, -float64(n)/a.HZ.Float())
+	for _, key := range keys {
+		for _, d := range c.Deltas.Of(key) {
+			reach = max(reach, -d)
+		}
+		for _, n := range c.Indices.Of(key) {
+			reach = max(reach, -float64(n)/a.HZ.Float())
+		}
 	}
 	if w := c.Native.Of(f.Key); w != nil {
 		if times, err := w.Nanos(); err == nil && len(times) > 0 {

@@ -85,6 +85,11 @@ func TestReplay(t *testing.T) {
 			"keys": ["points"], "vectors": {"joints": {"separate": true, "rows": [-3, 0], "parts": [
 				{"key": "joint_states.position", "name": "q", "norm": {"mode": "mean_std"}},
 				{"key": "joint_states.velocity", "name": "dq"}]}}}`},
+		{"drawn", "mcap_robot", `{"hz": 25, "align": {"causal": true}, "keys": ["points"], "choose": {
+			"joints": ["joint_states.velocity", "joint_states.position"],
+			"view": ["camera.color.image_raw.compressed"]},
+			"goal": {"later": "joint_states.position"},
+			"delta_timestamps": {"joints": [-0.2, 0]}}`},
 		{"h264", "g1_h264_v30", `{"hz": 10, "align": {"causal": true}, "normalize": "min_max"}`},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -60,12 +60,14 @@ type (
 	Vector        = options.Vector
 	Vectors       = options.Vectors
 	Constant      = options.Constant
-	RandomCrop    = options.RandomCrop
-	ColorJitter   = options.ColorJitter
-	HFlip         = options.HFlip
-	Noise         = options.Noise
-	Spread        = options.Spread
-	Amounts       = options.Amounts
+
+	EpisodeWeights = options.EpisodeWeights
+	RandomCrop     = options.RandomCrop
+	ColorJitter    = options.ColorJitter
+	HFlip          = options.HFlip
+	Noise          = options.Noise
+	Spread         = options.Spread
+	Amounts        = options.Amounts
 )
 
 // Allocator allocates the memory of batches, for example page-locked memory that a GPU copies from.

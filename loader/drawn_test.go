@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -317,7 +318,10 @@ func TestDrawnKeysOfMixtures(t *testing.T) {
 func TestBadDrawnKeysAreRejected(t *testing.T) {
 	f := newFake(5).withWide().withStills()
 	for text, class := range map[string]error{
-		`"choose": {"x": ["observation.state", "action"]}`:          robocache.ErrUnsupported,
+		`"choose": {"x": ["observation.state", "action"]}`:          robocache.ErrMisuse,
+		`"choose": {"x": ["observation.state", "label"]}`:           robocache.ErrMisuse,
+		`"choose": {"x": ["observation.state", "cam"]}`:             robocache.ErrMisuse,
+		`"choose": {"x": ["done", "count"]}`:                        robocache.ErrMisuse,
 		`"choose": {"x": ["language_events"]}`:                      robocache.ErrUnsupported,
 		`"goal": {"x": "language_events"}`:                          robocache.ErrUnsupported,
 		`"choose": {"x": ["cam"]}, "windows": {"x": [0]}`:           robocache.ErrUnsupported,
@@ -342,9 +346,114 @@ func TestBadDrawnKeysAreRejected(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", text, err, class)
 		}
 	}
-	l := mustLoader(t, f, parsedConfig(t, `{"goal": {"x": "cam"}}`))
-	if _, err := l.Contract(); !errors.Is(err, robocache.ErrUnsupported) {
-		t.Errorf("the contract of a goal: %v", err)
+}
+
+// TestChosenNumbersHoldTheirDraws compares a choice of numbers with its streams: rows, windows beyond
+// the episode, a timeline and one normalization, on the host and finished as on a device.
+func TestChosenNumbersHoldTheirDraws(t *testing.T) {
+	const norm = `"normalize": {"x": {"mode": "min_max", "low": [-9e3, 0, 0], "high": [9e3, 9e3, 1]}}`
+	normalized := func(v float64, k int) float64 {
+		low, high := [3]float64{-9e3, 0, 0}[k], [3]float64{9e3, 9e3, 1}[k]
+		return 2*(v-low)/(high-low) - 1
+	}
+	plain := func(v float64, _ int) float64 { return v }
+	for _, x := range []struct {
+		options string
+		rows    []int
+		isZero  bool // beyond the episode
+		value   func(v float64, k int) float64
+	}{
+		{`"keys": ["index"]`, []int{0}, false, plain},
+		{`"delta_indices": {"x": [-2, 1]}`, []int{-2, 1}, false, plain},
+		{`"delta_indices": {"x": [-2, 1]}, "beyond": {"x": "zero"}`, []int{-2, 1}, true, plain},
+		{`"hz": 10, "keys": ["observation.state"]`, []int{0}, false, plain},
+		{`"delta_indices": {"x": [-1, 0]}, ` + norm, []int{-1, 0}, false, normalized},
+	} {
+		cfg := parsedConfig(t, `{"choose": {"x": ["observation.state", "twin"]}, "seed": 3, "dtype": "float32",
+			"shuffle": "global", "batch_size": 5, `+x.options+`}`)
+		for _, isRaw := range []bool{false, true} {
+			cfg.Raw = isRaw
+			f := newFake(9, 1, 6).withTwin()
+			l := mustLoader(t, f, cfg)
+			if slices.ContainsFunc(l.Fields(), func(f Field) bool { return f.Key == "twin" }) {
+				t.Errorf("%s: a stream of the choice is delivered", x.options)
+			}
+			streams := [2]int{}
+			for {
+				b, err := l.Next(bg)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows, _ := l.Rows(b.Indices)
+				got := column.Floats32(b.Tensor("x").Data)
+				for i, r := range rows {
+					sign := 1.0
+					stream := int(2 * drawOf(3, 0, "x", r))
+					if streams[stream]++; stream == 1 {
+						sign = -1
+					}
+					for j, offset := range x.rows {
+						at := r
+						at.Index = min(max(r.Index+offset, 0), f.lengths[r.Episode]-1)
+						for k := range 3 {
+							want := x.value(sign*float64(stateValue(at, k)), k)
+							if x.isZero && at.Index != r.Index+offset {
+								want = 0
+							}
+							got := got[(i*len(x.rows)+j)*3+k]
+							if math.Abs(want-float64(got)) > 1e-6*math.Max(1, math.Abs(want)) {
+								t.Fatalf("%s: row %v: got %g, want %g", x.options, at, got, want)
+							}
+						}
+					}
+				}
+				b.Release()
+			}
+			if streams[0] < 3 || streams[1] < 3 {
+				t.Errorf("%s: draws %v", x.options, streams)
+			}
+		}
+	}
+	own := `{"choose": {"x": ["observation.state", "twin"]}, "shuffle": "global", "keys": ["index"],
+		"normalize": {"x": "min_max"}, "compute_stats": true, "dtype": "float32"}`
+	cfg, err := ParseConfig([]byte(own))
+	if err == nil {
+		_, err = New(bg, newFake(5).withTwin(), cfg)
+	}
+	if !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("streams with different statistics: %v", err)
+	}
+}
+
+// TestContractOfDrawnKeys checks that a contract has the first stream of a choice, and no goal.
+func TestContractOfDrawnKeys(t *testing.T) {
+	f := newFake(5).withTwin().withWide()
+	l := mustLoader(t, f, parsedConfig(t, `{"shuffle": "global", "image_size": [4, 6],
+		"dtype": "float32", "keys": ["cam"], "hz": 10, "align": {"causal": true},
+		"choose": {"x": ["twin", "observation.state"], "image": ["wide", "cam"], "act": ["action"]},
+		"goal": {"later": "cam"}, "delta_indices": {"x": [-1, 0], "later": [-1, 0]}}`))
+	c, err := l.Contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outputs, streams []string
+	for _, x := range c.Outputs {
+		outputs = append(outputs, x.Key)
+	}
+	for _, x := range c.Streams {
+		streams = append(streams, x.Key)
+	}
+	slices.Sort(outputs)
+	slices.Sort(streams)
+	got, _ := json.Marshal(c.Options.Windows)
+	if !slices.Equal(outputs, []string{"cam", "image", "x"}) ||
+		!slices.Equal(streams, []string{"cam", "twin", "wide"}) ||
+		!bytes.Contains(got, []byte(`"choose":{"x":["twin"],"image":["wide"]}`)) ||
+		bytes.Contains(got, []byte("goal")) || len(c.Options.Indices) != 1 {
+		t.Errorf("outputs %v, streams %v, options %s", outputs, streams, got)
 	}
 }
 

@@ -177,6 +177,13 @@ func (f *fake) Gather(ctx context.Context, key string, rows []robocache.Row, dst
 					math.Float64bits(float64(stateValue(r, k))+0.1),
 				)
 			}
+		case "twin":
+			for k := range 3 {
+				binary.LittleEndian.PutUint64(
+					dst[i*24+8*k:],
+					math.Float64bits(-float64(stateValue(r, k))),
+				)
+			}
 		case "count":
 			binary.LittleEndian.PutUint16(dst[i*2:], uint16(r.Index))
 		case "done":
@@ -322,6 +329,14 @@ func (f *fake) withWide() *fake {
 			Channels: 3,
 		},
 	)
+	return f
+}
+
+// withTwin adds a stream in the form of observation.state, with negated values in float64.
+func (f *fake) withTwin() *fake {
+	f.info.Features = append(f.info.Features, robocache.Feature{
+		Key: "twin", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{3},
+	})
 	return f
 }
 

@@ -116,6 +116,64 @@ func TestEpisodeWeightsResume(t *testing.T) {
 	}
 }
 
+// TestWeightByIsTheValueOfAnExpression compares it with the same weights as numbers, for one dataset
+// and for a source of a mixture.
+func TestWeightByIsTheValueOfAnExpression(t *testing.T) {
+	f := newFake(6, 5, 7, 10, 3)
+	const more = `"keys": ["index"], "shuffle": "global", "batch_size": 4, "seed": 3`
+	by := parsedConfig(t, `{"weight_by": "length / 4 - 0.75", `+more+`}`)
+	as := parsedConfig(t, `{"episode_weights": {"0": 0.75, "1": 0.5, "2": 1, "3": 1.75, "4": 0}, `+
+		more+`}`)
+	a, b := mustLoader(t, f, by), mustLoader(t, f, as)
+	want, got := make([]int64, b.Samples()), make([]int64, a.Samples())
+	b.Order(1).Fill(want, 0)
+	a.Order(1).Fill(got, 0)
+	if len(got) != 5+3+7+18 || !slices.Equal(got, want) {
+		t.Errorf("%d samples %v, want %v", len(got), got, want)
+	}
+	plain := parsedConfig(t, `{"weight_by": "length", `+more+`}`)
+	sources := []Mix{{Dataset: f, WeightBy: "length / 4 - 0.75"}, {Dataset: newFake(2)}}
+	l, err := NewMix(bg, sources, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if n := l.Samples(); n != 5+3+7+18+2*2 {
+		t.Errorf("%d samples of the mixture", n)
+	}
+	sources[0] = Mix{Dataset: f, EpisodeWeights: map[int64]float64{3: 2, 0: 0}}
+	other, err := NewMix(bg, sources, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if n := other.Samples(); n != 5+7+20+3+2*2 {
+		t.Errorf("%d samples of the mixture with numbers", n)
+	}
+	sources[0].WeightBy = "length"
+	if _, err := NewMix(bg, sources, plain); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("a source with weight_by and episode_weights: %v", err)
+	}
+	for text, class := range map[string]error{
+		`"weight_by": "length > 3"`:                          robocache.ErrMisuse,
+		`"weight_by": "observation.state"`:                   robocache.ErrMisuse,
+		`"weight_by": "length -"`:                            robocache.ErrMisuse,
+		`"weight_by": "5 - length"`:                          robocache.ErrMisuse,
+		`"weight_by": "length / 0"`:                          robocache.ErrMisuse,
+		`"weight_by": "(length - 3) / (length - 3)"`:         robocache.ErrMisuse,
+		`"weight_by": "q.score"`:                             robocache.ErrNotFound,
+		`"weight_by": "length", "episode_weights": {"0": 2}`: robocache.ErrMisuse,
+	} {
+		cfg, err := ParseConfig([]byte("{" + text + "}"))
+		if err == nil {
+			_, err = New(bg, f, cfg)
+		}
+		if !errors.Is(err, class) {
+			t.Errorf("%s: got %v, want %v", text, err, class)
+		}
+	}
+}
+
 // TestWeightZeroLeavesAnEpisodeOut compares it with a selection of the other episodes.
 func TestWeightZeroLeavesAnEpisodeOut(t *testing.T) {
 	f := newFake(6, 5, 7)

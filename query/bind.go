@@ -30,12 +30,7 @@ type binder struct {
 // Bind checks an expression against a dataset. It reads the dataset if rising or falling has no
 // threshold.
 func (e *Expr) Bind(ctx context.Context, ds robocache.Dataset, opt Options) (*Bound, error) {
-	b := &binder{
-		ctx:    ctx,
-		source: &source{ds: ds, info: ds.Info(), index: opt.Index, threads: opt.Threads},
-		clocks: map[string]string{},
-		table:  opt.Quality,
-	}
+	b := newBinder(ctx, ds, opt)
 	root, err := b.bind(e.root, false)
 	if err != nil {
 		return nil, err
@@ -51,6 +46,37 @@ func (e *Expr) Bind(ctx context.Context, ds robocache.Dataset, opt Options) (*Bo
 		)
 	}
 	return &Bound{b.source, root}, nil
+}
+
+func newBinder(ctx context.Context, ds robocache.Dataset, opt Options) *binder {
+	return &binder{
+		ctx:    ctx,
+		source: &source{ds: ds, info: ds.Info(), index: opt.Index, threads: opt.Threads},
+		clocks: map[string]string{},
+		table:  opt.Quality,
+	}
+}
+
+// Numbers returns the value of the expression, a number of the episode such as q.score, for the
+// episodes at some positions.
+func (e *Expr) Numbers(
+	ctx context.Context, ds robocache.Dataset, positions []int, opt Options,
+) ([]float64, error) {
+	b := newBinder(ctx, ds, opt)
+	root, err := b.bind(e.root, false)
+	if err != nil {
+		return nil, err
+	}
+	if root.kind != numberKind {
+		return nil, syntaxError(root.at, "the expression is %s, expected a number of the episode",
+			kindNames[root.kind])
+	}
+	out := make([]float64, len(positions))
+	return out, b.source.forEach(ctx, positions, func(x *episodeRun, i int) error {
+		v, err := root.eval(x)
+		out[i] = v.number
+		return err
+	})
 }
 
 // episodeTerms are the names of values of an episode that are not streams.

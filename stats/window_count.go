@@ -21,6 +21,7 @@ type windowCounter struct {
 	rows    []int // offsets of a window
 	width   int   // D
 	steps   int   // T of the result; 1 unless PerStep
+	windows int   // rows of all episodes
 
 	blocks    [][]int // positions of the episodes that are read together
 	held      *windowBlock
@@ -48,6 +49,7 @@ func newWindowCounter(
 	}
 	var size int64
 	for _, e := range opt.Episodes {
+		c.windows += ds.Len(e)
 		n := int64(ds.Len(e)) * int64(8*len(c.columns))
 		if len(c.blocks) == 0 || size+n > opt.Budget/2 {
 			c.blocks, size = append(c.blocks, nil), 0
@@ -181,14 +183,16 @@ func (c *windowCounter) count(ctx context.Context) (*robocache.FeatureStats, err
 	if c.opt.Histogram > 0 {
 		return fs, c.countHistograms(ctx, fs)
 	}
-	perUnit := int64(2*len(Quantiles)) * (8 << windowDigit)
-	group := int(max(int64(c.opt.Threads), c.opt.Budget/perUnit))
 	for units := c.units; len(units) > 0; {
-		part := units[:min(group, len(units))]
-		units = units[len(part):]
-		if err := c.countExact(ctx, part, fs); err != nil {
+		n, size := 0, int64(0)
+		for n < len(units) && (n < c.opt.Threads || size+c.gatherBytes(units[n]) <= c.opt.Budget) {
+			size += c.gatherBytes(units[n])
+			n++
+		}
+		if err := c.countExact(ctx, units[:n], fs); err != nil {
 			return nil, err
 		}
+		units = units[n:]
 	}
 	return fs, nil
 }
@@ -215,10 +219,17 @@ func (c *windowCounter) countExact(
 	for i, u := range units {
 		moments[i], sums[i] = NewMoments(u.width), make([]singleSum, u.width)
 	}
-	err := c.eachUnit(ctx, units, nil, func(i int, u *windowUnit, b *windowBlock) error {
+	buckets, err := c.newBuckets(ctx, units)
+	if err != nil {
+		return err
+	}
+	err = c.eachUnit(ctx, units, nil, func(i int, u *windowUnit, b *windowBlock) error {
 		for _, s := range b.spans {
 			u.eachRun(b, s, s.from, s.to, func(k int, values []float64, weights []int64) {
 				moments[i].addWeighted(k, values, weights)
+				if buckets[i] != nil {
+					buckets[i][k].countBuckets(values)
+				}
 				if c.vector.SingleSums {
 					sums[i][k].add(values, weights)
 				}
@@ -237,7 +248,23 @@ func (c *windowCounter) countExact(
 			return err
 		}
 	}
-	return c.setQuantiles(ctx, units, moments, fs)
+	rest, err := c.setBucketQuantiles(ctx, units, buckets, moments, fs)
+	if err != nil {
+		return err
+	}
+	perUnit := int64(2*len(Quantiles)) * (8 << windowDigit)
+	group := int(max(int64(c.opt.Threads), c.opt.Budget/perUnit))
+	for part := range slices.Chunk(rest, group) {
+		var left []*windowUnit
+		var own []*Moments
+		for _, i := range part {
+			left, own = append(left, units[i]), append(own, moments[i])
+		}
+		if err := c.setQuantiles(ctx, left, own, fs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setQuantiles writes the exact quantiles of units. Each pass over the windows determines some bits
@@ -278,17 +305,23 @@ func (c *windowCounter) setQuantiles(
 	}
 	for i, u := range units {
 		for k, s := range searches[i] {
-			n, at := moments[i].N[k], u.step*c.width+u.at+k
-			found := c.quantilesOf(
-				n,
-				func(r int64) float64 { return s.valueAtRank(r, u.lowestBit()) },
-			)
-			for q, name := range Quantiles {
-				fs.Quantiles[name.Name][at] = clampFinite(found[q]) + 0
-			}
+			c.setColumnQuantiles(fs, u, k, moments[i].N[k], func(r int64) float64 {
+				return s.valueAtRank(r, u.lowestBit())
+			})
 		}
 	}
 	return nil
+}
+
+// setColumnQuantiles writes the quantiles of column k of a unit, which has n values. at returns the
+// value at a wanted rank.
+func (c *windowCounter) setColumnQuantiles(
+	fs *robocache.FeatureStats, u *windowUnit, k int, n int64, at func(r int64) float64,
+) {
+	found := c.quantilesOf(n, at)
+	for q, name := range Quantiles {
+		fs.Quantiles[name.Name][u.step*c.width+u.at+k] = clampFinite(found[q]) + 0
+	}
 }
 
 // quantilesOf is quantilesAt, with differences in float32 for SingleSums.

@@ -127,8 +127,9 @@ type windowUnit struct {
 	reference []*windowColumn // subtracted; a nil entry: absolute
 	width     int             // columns that are counted
 	offsets   []int
-	step      int // of the first offset in the window
-	at        int // first column in the vector
+	step      int       // of the first offset in the window
+	at        int       // first column in the vector
+	buffer    []float64 // reused by eachRun; a unit runs on one thread at a time
 }
 
 // windowColumn is a column of a stream that is read.
@@ -160,13 +161,13 @@ func (c *windowCounter) newUnits(v *WindowVector) (units []*windowUnit, err erro
 		for s, offsets := range steps {
 			if p.Values != nil {
 				units = append(units, &windowUnit{
-					p, columns, reference, p.ValuesWidth, offsets, s, c.width,
+					p, columns, reference, p.ValuesWidth, offsets, s, c.width, nil,
 				})
 				continue
 			}
 			for k := range columns {
 				units = append(units, &windowUnit{
-					p, columns[k : k+1], reference[k : k+1], 1, offsets, s, c.width + k,
+					p, columns[k : k+1], reference[k : k+1], 1, offsets, s, c.width + k, nil,
 				})
 			}
 		}
@@ -353,7 +354,10 @@ func (u *windowUnit) eachDifference(
 	rows := b.values[u.columns[0]][s.base : s.base+s.rows]
 	references := b.values[u.reference[0]][s.base : s.base+s.rows]
 	clamp := func(r int) int { return min(max(r, 0), s.rows-1) }
-	buf := make([]float64, 0, windowRun)
+	if u.buffer == nil {
+		u.buffer = make([]float64, windowRun)
+	}
+	buf := u.buffer[:0:windowRun]
 	for _, k := range u.offsets {
 		for t := from; t < to; {
 			if len(buf) == windowRun {
@@ -405,7 +409,9 @@ func (u *windowUnit) eachConverted(
 ) {
 	row, reference := make([]float64, len(u.columns)), make([]float64, len(u.reference))
 	dst := make([]float64, u.width)
-	columns := columnsOf(u.width, windowRun)
+	if u.buffer == nil {
+		u.buffer = make([]float64, u.width*windowRun)
+	}
 	for _, k := range u.offsets {
 		for t := from; t < to; {
 			n := 0
@@ -426,12 +432,12 @@ func (u *windowUnit) eachConverted(
 					if !u.part.Double {
 						v = float64(float32(v))
 					}
-					columns[c][n] = v
+					u.buffer[c*windowRun+n] = v
 				}
 				n++
 			}
-			for c := range columns {
-				emit(c, columns[c][:n], nil)
+			for c := range u.width {
+				emit(c, u.buffer[c*windowRun:c*windowRun+n], nil)
 			}
 		}
 	}

@@ -31,6 +31,8 @@ type source struct {
 	Episodes    []int                   `json:"episodes"`
 	Split       string                  `json:"split"`
 	Where       string                  `json:"where"`
+	WeightBy    string                  `json:"weight_by"`
+	Weights     loader.EpisodeWeights   `json:"episode_weights"`
 	Normalize   *loader.Normalize       `json:"normalize"`
 	Stats       map[string]featureStats `json:"stats"`
 	Compute     bool                    `json:"compute_stats"`
@@ -135,10 +137,13 @@ func (r *request) acquireSources(
 			Episodes: s.Episodes,
 			Split:    s.Split,
 			Where:    s.Where,
-			Align:    s.Align,
-			Dims:     s.Dims,
-			Vectors:  s.Vectors,
-			Primary:  s.Primary,
+			WeightBy: s.WeightBy,
+
+			EpisodeWeights: s.Weights,
+			Align:          s.Align,
+			Dims:           s.Dims,
+			Vectors:        s.Vectors,
+			Primary:        s.Primary,
 
 			Constants: s.Constants,
 			MixStatistics: loader.MixStatistics{

@@ -158,6 +158,9 @@ type Order struct {
 	// EpisodeWeights holds weights by the index of the episode; the default is 1. In an epoch, an
 	// episode of n samples has weight·n samples, rounded. 0 leaves it out, also in a Map.
 	EpisodeWeights EpisodeWeights `json:"episode_weights,omitempty"`
+	// WeightBy is an expression of package query that is a number of each episode, such as q.score:
+	// its weight, in place of EpisodeWeights.
+	WeightBy string `json:"weight_by,omitempty"`
 	// RequireText is a key. Episodes whose texts of it are all empty have no samples.
 	RequireText string `json:"require_text,omitempty"`
 }
@@ -212,9 +215,9 @@ type Windows struct {
 	Beyond BeyondRules `json:"beyond,omitempty"`
 	// Text states how the texts of keys are normalized.
 	Text map[string]TextRule `json:"text,omitempty"`
-	// Choose makes keys that hold one of several streams of images or texts. The stream is drawn at
-	// random for each sample. In file order and in a Map it is always the first one. The batch does
-	// not hold the streams themselves, unless Keys names them.
+	// Choose makes keys that hold one of several streams of images, texts or numbers. The stream is
+	// drawn at random for each sample. In file order and in a Map it is always the first one. The
+	// batch does not hold the streams themselves, unless Keys names them.
 	Choose Choices `json:"choose,omitempty"`
 	// Goal makes keys that hold a later row of a stream. The row is drawn uniformly from the rows
 	// after the sample's row, up to the last sample of the episode. The goal of the last sample is
@@ -482,6 +485,7 @@ func (c *Config) Validate(batches bool) error {
 	}
 	return cmp.Or(
 		c.SampleLimits.check(),
+		c.checkWeightBy(),
 		c.EpisodeWeights.check(),
 		c.Beyond.check(),
 		c.checkAlign(),

@@ -25,6 +25,10 @@ type Mix struct {
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil
 	Where    string // as in Config, by keys of the batch
+	// EpisodeWeights and WeightBy are as in Config, WeightBy by keys of the batch. Either replaces
+	// both of the Config.
+	EpisodeWeights EpisodeWeights
+	WeightBy       string
 	MixStatistics
 	// Primary ends the epoch when all primary sources have delivered all their samples, or with
 	// Stop "first" when one has.
@@ -90,6 +94,9 @@ func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config
 	overrideValue(&cfg.Augment, m.Augment)
 	overrideValue(&cfg.Split, m.Split)
 	overrideValue(&cfg.Where, m.Where)
+	if m.WeightBy != "" || m.EpisodeWeights != nil {
+		cfg.WeightBy, cfg.EpisodeWeights = m.WeightBy, m.EpisodeWeights
+	}
 	if m.ImageSize != nil {
 		cfg.ImageSize = m.ImageSize
 	}
@@ -114,6 +121,8 @@ func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config
 		cfg.checkGeometry(),
 		cfg.Normalize.Check(),
 		m.Vectors.check(true),
+		m.EpisodeWeights.check(),
+		cfg.checkWeightBy(),
 	} {
 		if err != nil {
 			return cfg, err

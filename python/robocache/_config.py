@@ -465,6 +465,7 @@ SAMPLE: dict[str, Check] = {
     "pad_after": check_integer,
     "segments": _check_segments,
     "episode_weights": _check_episode_weights,
+    "weight_by": as_text,
     "beyond": _check_beyond,
     "missing": one_of("error", "pad"),
     "text": _takes_keys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,9 @@ class Config:
             Default (224, 224).
         prompt: The key of the text, or "=" and a fixed text. Of a list of keys, one is drawn for
             each sample. Default "task".
+        idle_filter: The path of openpi's idle filter of DROID: only rows in its ranges, of episodes
+            that were successful, are samples. "": all rows of these episodes. Default None: all
+            rows of all episodes.
         transforms: Functions called per sample with {"state", "actions", "prompt"} before padding,
             such as tokenizers. Their new keys are stacked. Default ().
         batch_size: Samples per batch over all processes. Default 32.
@@ -62,6 +66,7 @@ class Config:
     use_quantile_norm: bool = True
     resolution: tuple[int, int] = (224, 224)
     prompt: str | Sequence[str] = "task"
+    idle_filter: str | os.PathLike[str] | None = None
     transforms: Sequence[Callable[[dict[str, Any]], dict[str, Any]]] = ()
     batch_size: int = 32
     seed: int = 42
@@ -146,54 +151,127 @@ def number_vectors(
 
 
 _TASK = "the text of the task"  # The prompt of items that probe a configuration.
+_DROID_PROMPTS = ("language_instruction", "language_instruction_2", "language_instruction_3")
 
 
 class _Probe:
     """Finds the streams that the transforms of an openpi configuration read.
 
-    The transforms are called with an item in lerobot's form, whose images are tiny. All numbers are
+    The transforms are called with an item of the dataset, whose images are tiny. All numbers are
     random, so an output equals an input only if the transforms deliver it unchanged.
     """
 
-    def __init__(self, transforms: Sequence[Any], data: Any, features: Mapping[str, Any]) -> None:
-        self.data, self.features = data, features
-        generator, self.item = np.random.default_rng(0), {}
-        if data.prompt_from_task:
-            self.item["prompt"] = _TASK
-        for key, feature in features.items():
-            if feature.kind in ("video", "image"):
-                self.item[key] = generator.integers(1, 256, (3, 2, 3)).astype(np.float32) / 255
-            else:
-                chunk = (2,) if key in data.action_sequence_keys else ()
-                self.item[key] = generator.random((*chunk, *feature.shape)).astype(np.float32)
-        self.output = {k: np.array(v) for k, v in self.item.items()}
+    def __init__(
+        self,
+        repo_id: str,
+        item: Mapping[str, Any],
+        cameras: Mapping[Any, np.ndarray],
+        streams: Mapping[Any, np.ndarray],
+    ) -> None:
+        """Prepares the item.
+
+        Args:
+            repo_id: The dataset, for errors.
+            item: The item as openpi's dataset delivers it.
+            cameras: {key, or keys of which one is drawn: pixels, uint8 (H, W, 3)}.
+            streams: {key, or keys that are joined: values in the item}.
+        """
+        self.repo_id, self.item = repo_id, item
+        self._cameras, self._streams = cameras, streams
+        self.output: dict[str, Any] = {}
+
+    def run(self, transforms: Sequence[Any]) -> None:
+        """Sets output to the item after the transforms."""
+        self.output = copy.deepcopy(dict(self.item))
         for transform in transforms:
             self.output = transform(self.output)
 
-    def camera(self, name: str) -> str | None:
+    def camera(self, name: str) -> Any:
         """Returns the camera of an image of the model, or None if the image is black."""
         image = np.asarray(self.output["image"][name])
-        for key, feature in self.features.items():
-            if feature.kind in ("video", "image"):
-                pixels = np.rint(255 * self.item[key]).astype(np.uint8).transpose(1, 2, 0)
-                if np.array_equal(image, pixels):
-                    return key
+        for key, pixels in self._cameras.items():
+            if np.array_equal(image, pixels):
+                return list(key) if isinstance(key, tuple) else key
         if not image.any():
             return None
-        raise _unsupported(self.data.repo_id, f"image {name!r} is not a camera as recorded")
+        raise _unsupported(self.repo_id, f"image {name!r} is not a camera as recorded")
 
-    def stream(self, name: str) -> str:
+    def stream(self, name: str) -> Any:
         """Returns the key of the stream that is the output `name`: the state or the actions."""
-        for key, value in self.item.items():
+        for key, value in self._streams.items():
             if np.array_equal(value, self.output[name]):
-                return key
-        raise _unsupported(self.data.repo_id, f"the {name} are not a stream as recorded")
+                return list(key) if isinstance(key, tuple) else key
+        raise _unsupported(self.repo_id, f"the {name} are not a stream as recorded")
+
+
+def _lerobot_probe(data: Any) -> _Probe:
+    """Returns the probe of a LeRobot dataset."""
+    with Dataset(_lerobotmeta.locate_dataset(data.repo_id, None)) as dataset:
+        features = dict(dataset.features)
+    generator = np.random.default_rng(0)
+    item: dict[str, Any] = {"prompt": _TASK} if data.prompt_from_task else {}
+    cameras, streams = {}, {}
+    for key, feature in features.items():
+        if feature.kind in ("video", "image"):
+            item[key] = generator.integers(1, 256, (3, 2, 3)).astype(np.float32) / 255
+            cameras[key] = np.rint(255 * item[key]).astype(np.uint8).transpose(1, 2, 0)
+        else:
+            chunk = (2,) if key in data.action_sequence_keys else ()
+            streams[key] = generator.random((*chunk, *feature.shape)).astype(np.float32)
+    return _Probe(data.repo_id, item | streams, cameras, streams)
+
+
+def _droid_probe(data: Any) -> _Probe:
+    """Returns the probe of openpi's dataset of DROID, of which one dataset is supported."""
+    if len(data.datasets) != 1:
+        raise _unsupported(data.rlds_data_dir, f"{len(data.datasets)} datasets in one loader")
+    generator = np.random.default_rng(0)
+    image, wrist = generator.integers(1, 256, (2, 2, 3, 3), dtype=np.uint8)
+    joints, gripper, actions = (generator.random(n).astype(np.float32) for n in (7, 1, 16))
+    actions = actions.reshape(2, 8)
+    kind = getattr(data.action_space, "name", "JOINT_VELOCITY").lower()
+    item = {
+        "actions": actions,
+        "observation": {
+            "image": image,
+            "wrist_image": wrist,
+            "joint_position": joints,
+            "gripper_position": gripper,
+        },
+        "prompt": _TASK,
+    }
+    exterior = tuple(f"observation.exterior_image_{n}_left" for n in (1, 2))
+    return _Probe(
+        os.path.join(data.rlds_data_dir, data.datasets[0].name, data.datasets[0].version),
+        item,
+        {exterior: image, "observation.wrist_image_left": wrist},
+        {
+            ("observation.joint_position", "observation.gripper_position"): np.concatenate(
+                [joints, gripper]
+            ),
+            (f"action_dict.{kind}", "action_dict.gripper_position"): actions,
+        },
+    )
 
 
 def _unsupported(repo_id: str, why: str) -> Unsupported:
     """Returns the error for a configuration without an equivalent."""
     hint = "use robocache.openpi.LeRobotDataset in openpi's data loader; it takes any configuration"
     return Unsupported(f"robocache.openpi: {why}", {"dataset": repo_id}, hint)
+
+
+def _idle_filter(path: str | None) -> str:
+    """Returns the path of an idle filter on this disk. openpi downloads remote ones."""
+    if not path or "://" not in path:
+        return path or ""
+    try:
+        from openpi.shared.download import maybe_download
+    except ImportError:
+        raise Unsupported(
+            f"robocache.openpi: {path} is remote, and openpi is not installed to download it",
+            hint="pass a filter_dict_path on this disk",
+        ) from None
+    return str(maybe_download(path))
 
 
 def read_config(config: Any) -> Config:
@@ -203,7 +281,7 @@ def read_config(config: Any) -> Config:
     deliver unchanged.
 
     Args:
-        config: A TrainConfig whose data is a LeRobot dataset on this disk.
+        config: A TrainConfig whose data is a LeRobot dataset on this disk, or openpi's of DROID.
 
     Returns:
         The Config.
@@ -212,16 +290,17 @@ def read_config(config: Any) -> Config:
         Unsupported: The configuration has no equivalent. LeRobotDataset works with every one.
     """
     data = config.data.create(config.assets_dirs, config.model)
-    if data.rlds_data_dir is not None or data.repo_id in (None, "fake"):
-        raise _unsupported(str(data.repo_id), "the configuration has no LeRobot dataset")
+    is_droid = data.rlds_data_dir is not None
+    if not is_droid and data.repo_id in (None, "fake"):
+        raise _unsupported(str(data.repo_id), "the configuration has no dataset")
+    probe = _droid_probe(data) if is_droid else _lerobot_probe(data)
     own = [*data.repack_transforms.inputs, *data.data_transforms.inputs]
     deltas = [t for t in own if type(t).__name__ == "DeltaActions" and t.mask is not None]
     if deltas and deltas != own[-1:]:
         raise _unsupported(data.repo_id, "DeltaActions is not the last transform of the data")
-    with Dataset(_lerobotmeta.locate_dataset(data.repo_id, None)) as dataset:
-        probe = _Probe([t for t in own if t not in deltas], data, dict(dataset.features))
+    probe.run([t for t in own if t not in deltas])
     images = {name: probe.camera(name) for name in probe.output["image"]}
-    prompt = str(probe.output["prompt"]) if "prompt" in probe.output else None
+    prompt: Any = str(probe.output["prompt"]) if "prompt" in probe.output else None
     width, size = None, (224, 224)
     rest = []  # The transforms without an equivalent option, which run per sample.
     for transform in data.model_transforms.inputs:
@@ -236,8 +315,12 @@ def read_config(config: Any) -> Config:
                 raise _unsupported(data.repo_id, f"{kind} follows PadStatesAndActions")
             case _:
                 rest.append(transform)
+    if prompt == _TASK:
+        prompt = list(_DROID_PROMPTS) if is_droid else "task"
+    else:
+        prompt = "=" + (prompt or "")
     return Config(
-        repo_id=data.repo_id,
+        repo_id=probe.repo_id,
         images=images,
         image_mask={k: bool(v) for k, v in probe.output["image_mask"].items()},
         state=probe.stream("state"),
@@ -248,7 +331,8 @@ def read_config(config: Any) -> Config:
         norm_stats=data.norm_stats,
         use_quantile_norm=data.use_quantile_norm,
         resolution=size,
-        prompt="task" if prompt == _TASK else "=" + (prompt or ""),
+        prompt=prompt,
+        idle_filter=_idle_filter(data.datasets[0].filter_dict_path) if is_droid else None,
         transforms=rest,
         batch_size=config.batch_size,
         seed=config.seed,

@@ -27,7 +27,7 @@ def _read_ranges(path: Any) -> dict[str, list[tuple[int, int]]]:
 
 def droid_segments(
     source: Any,
-    filter_path: Any,
+    filter_path: Any = None,
     *,
     keys: Sequence[str] = _DROID_KEYS,
 ) -> dict[int, list[tuple[int, int]]]:
@@ -37,7 +37,8 @@ def droid_segments(
 
     Args:
         source: A path or URI of DROID's RLDS, or an open Dataset. Each episode is read once.
-        filter_path: JSON: {"<recording_folderpath>--<file_path>": [[start, end], ...]}.
+        filter_path: JSON: {"<recording_folderpath>--<file_path>": [[start, end], ...]}. Default
+            None: all rows.
         keys: The streams whose values, joined by "--", are the names of the episodes.
 
     Returns:
@@ -51,12 +52,13 @@ def droid_segments(
         segments = robocache.openpi.droid_segments(path, "droid_sample_ranges_v1_0_1.json")
         robocache.openpi.DataLoader(config, order=robocache.Order(segments=segments))
     """
-    ranges = _read_ranges(filter_path)
+    ranges = None if filter_path is None else _read_ranges(filter_path)
     out: dict[int, list[tuple[int, int]]] = {}
     dataset = as_dataset(source, {})
     for index, episode in zip(dataset.episode_indices, dataset, strict=True):
         names = [str(episode.streams[k].values[0]) for k in keys]
-        rows = [(s, min(e, len(episode))) for s, e in ranges.get("--".join(names), ())]
+        given = [(0, len(episode))] if ranges is None else ranges.get("--".join(names), ())
+        rows = [(s, min(e, len(episode))) for s, e in given]
         if "success" in names[-1] and (kept := [(s, e) for s, e in rows if s < e]):
             out[index] = kept
     return out

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from . import _checks
 from ._errors import Misuse, Unsupported
+from ._rlds_augment import ImageAugmentation
 from ._rlds_source import GOAL_STEP, SourceTable
 from .options import Images, Windows
 
@@ -46,6 +48,7 @@ class Samples:
         tables: The sources.
         windows: The rows of images, and the rule for rows outside an episode.
         images: The shape of images.
+        subsample_length: The most steps of a trajectory in an epoch. None: no limit.
     """
 
     def __init__(
@@ -63,17 +66,31 @@ class Samples:
             if options[name] not in values:
                 raise Unsupported(f"traj_transform_kwargs: {name}={options[name]!r}")
         self._has_goal = options["goal_relabeling_strategy"] is not None
-        self.images: Images = _image_options(frame or {}, train)
+        self.images: Images = _image_options(frame or {})
+        changes = (frame or {}).get("image_augment_kwargs") if train else None
+        self._augmentations = _augmentations_of(changes)  # By camera; "": all others.
         self.window: int = options["window_size"]
         self.future: int = options["future_action_window_size"]
         self.tables: list[SourceTable] = [SourceTable(**k, train=train) for k in kwargs]
-        limit = options["subsample_length"]
+        limit = options["subsample_length"] if train else None
+        self.subsample_length: int | None = (
+            None if limit is None else _checks.check_whole("subsample_length", limit)
+        )
         for t in self.tables:
             t.keep(options["skip_unlabeled"], options["max_action"], options["max_proprio"])
-            if train and limit is not None and max(t.lengths.values()) > limit:
-                where = {"dataset": t.name}
-                raise Unsupported(f"subsample_length={limit}: an episode has more steps", where)
         self._names = list(dict.fromkeys(n for t in self.tables for n in t.images))
+
+    @property
+    def has_augmentation(self) -> bool:
+        """Whether images change at random."""
+        return bool(self._augmentations)
+
+    def episode_weights(self, table: SourceTable) -> dict[int, float] | None:
+        """Returns the weights that leave subsample_length steps of longer episodes in an epoch."""
+        limit = self.subsample_length
+        if limit is None:
+            return None
+        return {e: limit / n for e, n in table.lengths.items() if n > limit}
 
     def windows(self, keys: Mapping[str, str], **more: Any) -> Windows:
         """Returns the windows and the goals of images, {key of the stream: image_<name>}."""
@@ -83,8 +100,14 @@ class Samples:
         rows = {k: range(1 - self.window, 1) for k in keys}
         return Windows(rows=rows, beyond={"step": "drop"}, **more)
 
-    def complete(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the samples of a batch in OpenVLA's form, as NumPy arrays."""
+    def complete(self, batch: Mapping[str, Any], seed: Sequence[int] = ()) -> dict[str, Any]:
+        """Returns the samples of a batch in OpenVLA's form, as NumPy arrays.
+
+        Args:
+            batch: The batch of a loader.
+            seed: The seed of the batch's random changes of images. They depend only on the seed,
+                the position in the batch and the camera.
+        """
         columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
         step, codes = columns["step"][:, 1].astype(np.int64).T
         sources = [self.tables[i] for i in columns.get("dataset_index", step * 0).tolist()]
@@ -120,6 +143,15 @@ class Samples:
                 black = np.zeros((len(goal), *observation[key].shape[2:]), np.uint8)
                 task[key] = columns.get(f"goal_{key}", black)
                 task["pad_mask_dict"][key] = has_image[:, 0]
+        for camera, name in enumerate(self._names):
+            augment = self._augmentations.get(name, self._augmentations.get(""))
+            for i in np.nonzero(pads[f"image_{name}"][:, 0])[0] if augment else ():
+                # As in OpenVLA, observation and goal share the draws of a camera.
+                for images in (observation, task):
+                    if (frames := images.get(f"image_{name}")) is not None:
+                        rng = np.random.default_rng([*seed, int(i), camera])
+                        shown = frames[i] if images is observation else frames[i, None]
+                        frames[i] = augment(shown, rng).reshape(frames[i].shape)
         return {
             "observation": observation,
             "task": task,
@@ -141,16 +173,20 @@ class Samples:
         return np.where((rows > last)[..., None] & ~absolute[:, None], np.float32(0), held)
 
 
-def _image_options(frame: Mapping[str, Any], train: bool) -> Images:
+def _augmentations_of(kwargs: Any) -> dict[str, ImageAugmentation]:
+    """Returns the random changes by camera, from arguments for all cameras or by camera."""
+    if not kwargs:
+        return {}
+    if not isinstance(kwargs, Mapping) or "augment_order" in kwargs:
+        return {"": ImageAugmentation(kwargs)}
+    return {name: ImageAugmentation(one) for name, one in kwargs.items()}
+
+
+def _image_options(frame: Mapping[str, Any]) -> Images:
     """Returns Images for frame_transform_kwargs, with TensorFlow's Lanczos filter, as dlimp has."""
     known = {"resize_size", "depth_resize_size", "num_parallel_calls", "image_augment_kwargs"}
     if unknown := frame.keys() - known:
         raise Misuse(f"frame_transform_kwargs: unknown option {min(unknown)!r}")
-    if train and frame.get("image_augment_kwargs"):
-        raise Unsupported(
-            "image_augment_kwargs: TensorFlow's changes of images are not available",
-            hint="Pass augment=robocache.Augment(…), which has torchvision's.",
-        )
     sizes = frame.get("resize_size") or {}
     sizes = set(map(tuple, sizes.values())) if isinstance(sizes, Mapping) else {tuple(sizes)}
     if len(sizes) > 1:

@@ -98,8 +98,8 @@ class MapDataset(_Base):
         align: A robocache.Align: how streams are put on one timeline.
         images: A robocache.Images: the dtype and shape of images, and the unit of depth.
         order: A robocache.Order with drop_n_first_frames, drop_n_last_frames, pad_before,
-            pad_after, segments, on_bad_episode, on_nan, require_text and episode_weights (only 0,
-            which leaves an episode out). on_bad_episode="skip" leaves out the samples of files that
+            pad_after, segments, on_bad_episode, on_nan, require_text, episode_weights and weight_by
+            (only 0, which leaves an episode out). on_bad_episode="skip" leaves out the samples of files that
             could not be read at opening. An episode that fails later is an error of the item.
         statistics: A robocache.Statistics: the statistics for normalize=.
         open: A robocache.Open: how a path is opened.

@@ -31,6 +31,8 @@ _OWN = {
             "episodes",
             "split",
             "where",
+            "weight_by",
+            "episode_weights",
             "hz",
             "align",
             "keys",
@@ -93,6 +95,10 @@ class Mix:
         keys: As in Loader, for this source only.
         split: As in Loader, for this source only.
         where: As in Loader, for this source only, by keys of the batch.
+        weight_by: As in Order, for this source only: an expression such as "q.score" whose value
+            for an episode is its weight within the source. The source's own weight is weight=.
+            Default None.
+        episode_weights: As in Order, for this source only: {episode: weight}. Default None.
         name: The name in errors, statistics and states. Default None: the number of the source.
         dims: {key: [position, ...]}, with Windows(missing="pad") of the Loader: the position of
             each number of the source in the padded row, without duplicates. Default None: the
@@ -137,6 +143,8 @@ class Mix:
         keys: Iterable[str] | None = None,
         split: str | None = None,
         where: str | None = None,
+        weight_by: str | None = None,
+        episode_weights: Mapping[int, float] | None = None,
         name: str | None = None,
         dims: Mapping[str, Sequence[int]] | None = None,
         vectors: Mapping[str, Vector] | None = None,
@@ -154,6 +162,8 @@ class Mix:
             "keys": keys,
             "split": split,
             "where": where,
+            "weight_by": weight_by,
+            "episode_weights": episode_weights,
             "name": name,
             "dims": dims,
             "primary": primary or None,

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from . import _checks, _lerobotmeta, lerobot
-from ._errors import Misuse
+from ._errors import Misuse, Unsupported
 from ._openpi_config import Config, number_vectors, read_config, read_statistics
 from ._openpi_droid import droid_segments
 from ._views import JaxBatches, NumpyBatches
 from ._window_statistics import window_statistics
 from .dataset import Dataset
 from .loader import Loader
-from .options import Images, Windows
+from .options import Images, Order, Windows
 
 __all__ = [
     "LeRobotDataset",
@@ -166,6 +166,12 @@ class DataLoader:
         self._cameras = keys
         if not reads_text:
             drawn.pop(prompt, None)
+        if c.idle_filter is not None:
+            order = options.get("order") or Order()
+            if order.segments is not None:
+                raise Misuse("DataLoader with segments and idle_filter", {"dataset": c.repo_id})
+            segments = droid_segments(dataset, c.idle_filter or None)
+            options["order"] = replace(order, segments=segments)
         self.loader: Loader = Loader(
             dataset,
             keys=[
@@ -269,6 +275,12 @@ def norm_stats(
         robocache.openpi.norm_stats(config, config.assets_dirs / config.data.repo_id)
     """
     c = config if isinstance(config, Config) else read_config(config)
+    if c.idle_filter is not None:
+        raise Unsupported(
+            "norm_stats of rows that an idle filter selects",
+            {"dataset": c.repo_id},
+            "use the statistics that openpi publishes, or count all rows: idle_filter=None",
+        )
     with Dataset(_lerobotmeta.locate_dataset(c.repo_id, None)) as dataset:
         vectors = number_vectors(c, dataset.features, {})
         found = window_statistics(dataset, vectors, exact=exact, batch_size=c.batch_size)

@@ -71,15 +71,16 @@ class Windows:
         text: {key: "lower_alphanumeric"}: texts in lower case, without characters other than
             letters, digits, underscores and white space, as GR00T reads instructions. Default: as
             stored.
-        choose: {key: [streams]}, keys that hold one of several cameras or texts, drawn for each
-            sample from seed, epoch and sample. All rows of a window share the draw, and only the
-            chosen camera is decoded. The streams have one dtype and, with size=, one shape. They
-            are not delivered themselves unless keys= names them. With shuffle=False and in a
-            MapDataset, the first stream.
+        choose: {key: [streams]}, keys that hold one of several cameras, texts or streams of
+            numbers, drawn for each sample from seed, epoch and sample. All rows of a window share
+            the draw, and only the chosen camera is decoded. The streams have one dtype and, with
+            size=, one shape. They are not delivered themselves unless keys= names them. With
+            shuffle=False, in a MapDataset and in a contract, the first stream. normalize= uses one
+            set of numbers for all streams.
         goal: {key: stream}, keys that hold a later row of a stream: drawn evenly from the rows
             after the sample's to the last row of its episode that is a sample, and the row itself
             for the last one. All goals of a sample are of one row. In a MapDataset, the draw of
-            epoch 0.
+            epoch 0. A contract has no goals: the user of the policy states them.
 
     Example:
         robocache.Windows(rows={"action": range(16)})
@@ -339,6 +340,10 @@ class Order:
             n samples has weight * n samples, rounded, and at least one; other episodes have weight
             1. Each of its samples occurs equally often, within one, in any number of epochs. 0
             leaves the episode out, also in a MapDataset, whose samples occur once. Default None.
+        weight_by: An expression whose value for an episode is its weight, in place of
+            episode_weights: a metric of the quality table, such as "q.score" or "1 - q.idle", or
+            another number as in robocache.find. Every episode needs a value from 0 to 1e6. In a
+            mixture, Mix(weight_by=) replaces it. Default None.
 
     Example:
         robocache.Order(pool_size="2GiB", uneven="short")
@@ -357,6 +362,7 @@ class Order:
     on_nan: Literal["error", "mask", "allow"] | None = None
     require_text: str | None = None
     episode_weights: Mapping[int, float] | None = None
+    weight_by: str | None = None
 
 
 @check_field_names

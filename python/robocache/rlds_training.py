@@ -35,6 +35,7 @@ class Trajectories:
         self._samples, (table,) = samples, samples.tables
         self._names = {key: f"image_{name}" for name, key in table.image_keys.items()}
         self._lengths = table.lengths
+        self._pass_number = 0  # Of the draws of subsample_length.
         self._rows = MapDataset(
             table.dataset,
             keys=[*self._names, "frame_index"],
@@ -49,10 +50,25 @@ class Trajectories:
         return len(self._lengths)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        begin = 0
-        for n in self._lengths.values():
-            batch = self._rows.batch(range(begin, begin := begin + n))
+        begin, pass_number = 0, self._pass_number
+        self._pass_number += 1
+        for episode, n in self._lengths.items():
+            batch = self._rows.batch(self._steps(begin, n, [pass_number, episode]))
+            begin += n
             yield self._samples.complete({self._names.get(k, k): v for k, v in batch.items()})
+
+    def _steps(self, begin: int, n: int, seed: list[int]) -> Sequence[int]:
+        """Returns the samples of a trajectory: all in their order, or subsample_length at random.
+
+        Args:
+            begin: The first sample of the trajectory.
+            n: The number of its samples.
+            seed: The seed of the draw.
+        """
+        limit = self._samples.subsample_length
+        if limit is None or n <= limit:
+            return range(begin, begin + n)
+        return (begin + np.random.default_rng(seed).permutation(n)[:limit]).tolist()
 
 
 class Frames:
@@ -70,7 +86,15 @@ class Frames:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         while True:
-            yield from map(self._samples.complete, self.loader)
+            for batch in self.loader:
+                yield self._samples.complete(batch, self._augmentation_seed())
+
+    def _augmentation_seed(self) -> list[int]:
+        """Returns the seed of the random changes of the newest batch: its place in the order."""
+        if not self._samples.has_augmentation:
+            return []
+        state = self.loader.state_dict()
+        return [state[k] for k in ("seed", "epoch", "position", "rank")]
 
     def as_numpy_iterator(self) -> Iterator[dict[str, Any]]:
         """Returns iter(self), as tf.data's method of this name."""
@@ -90,12 +114,13 @@ def make_single_dataset(
         dataset_kwargs: Arguments of SourceTable.
         train: Whether to use the training or the validation split.
         traj_transform_kwargs: window_size, future_action_window_size, skip_unlabeled, max_action,
-            max_proprio and goal_relabeling_strategy="uniform". Default None: single steps.
-        frame_transform_kwargs: resize_size. Default None: as recorded.
+            max_proprio, subsample_length and goal_relabeling_strategy="uniform". Default None:
+            single steps.
+        frame_transform_kwargs: resize_size and image_augment_kwargs. Default None: as recorded.
 
     Raises:
         Misuse: An option is unknown, or standardize_fn fails.
-        Unsupported: An option is not available, such as augmentation or depth.
+        Unsupported: An option is not available, such as depth.
     """
     samples = Samples([dataset_kwargs], train, traj_transform_kwargs, frame_transform_kwargs)
     statistics = samples.tables[0].statistics
@@ -135,7 +160,7 @@ def make_interleaved_dataset(
 
     Raises:
         Misuse: An option is unknown, or standardize_fn fails.
-        Unsupported: An option is not available, such as augmentation or depth.
+        Unsupported: An option is not available, such as depth.
 
     Example:
         data, steps, statistics = make_interleaved_dataset(
@@ -164,6 +189,7 @@ def make_interleaved_dataset(
             episodes=list(t.lengths),
             rename={key: f"image_{name}" for name, key in t.image_keys.items()},
             vectors=v,
+            episode_weights=samples.episode_weights(t),
         )
         for t, w, v in zip(tables, weights, vectors, strict=True)
     ]

@@ -113,7 +113,7 @@ def test_options_of_drawn_keys(arm: str) -> None:
 @pytest.mark.parametrize(
     ("windows", "error"),
     [
-        (Windows(choose={"x": ["observation.state", "action"]}), robocache.Unsupported),
+        (Windows(choose={"x": ["observation.state", "task"]}), robocache.Misuse),
         (Windows(choose={"x": ["nothing"]}), robocache.Misuse),
         (Windows(choose={"x": "task"}), robocache.Misuse),
         (Windows(goal={"x": "nothing"}), robocache.Misuse),

@@ -349,3 +349,90 @@ def test_droid_segments(tmp_path: Path) -> None:
         openpi.droid_segments(path, tmp_path / "ranges.json")
     with pytest.raises(robocache.NotFound):
         openpi.droid_segments(path, tmp_path / "none.json")
+
+
+def droid_inputs(d: dict[str, Any]) -> dict[str, Any]:
+    """Has the form of openpi's repacking and its inputs of DROID."""
+    observation = d["observation"]
+    state = np.concatenate([observation["joint_position"], observation["gripper_position"]])
+    images = {"base": observation["image"], "wrist": observation["wrist_image"]}
+    images["right"] = np.zeros_like(images["base"])
+    return {
+        "state": state,
+        "actions": d["actions"],
+        "image": images,
+        "image_mask": {k: np.bool_(k != "right") for k in images},
+        "prompt": d["prompt"],
+    }
+
+
+def test_own_configuration_of_droid(tmp_path: Path) -> None:
+    """The configuration reads cameras, joined streams, instructions and the idle filter."""
+    numbers = {"joint_position": 7, "gripper_position": 1}
+    sizes = {f"{k}.{n}": w for k in ("observation", "action_dict") for n, w in numbers.items()}
+    texts = [
+        *(f"language_instruction{n}" for n in ("", "_2", "_3")),
+        "episode_metadata.recording_folderpath",
+        "episode_metadata.file_path",
+    ]
+    cameras = [f"observation.exterior_image_{n}_left" for n in (1, 2)]
+    cameras.append("observation.wrist_image_left")
+    features: dict[str, Any] = {k: {"dtype": "float32", "shape": (n,)} for k, n in sizes.items()}
+    features |= {k: {"dtype": "string", "shape": (1,)} for k in texts}
+    features |= {k: {"dtype": "image", "shape": (8, 8, 3)} for k in cameras}
+    with robocache.Writer(tmp_path / "droid/1.0.1", fps=15, features=features) as writer:
+        for episode, n in enumerate((12, 9)):
+            for t in range(n):
+                row: dict[str, Any] = {k: np.full(w, t, np.float32) for k, w in sizes.items()}
+                row |= {k: k for k in texts}
+                row[texts[-1]] = ("a/success/1.h5", "a/failure/2.h5")[episode]
+                shades = (10, 100, 200)
+                row |= {k: np.full((8, 8, 3), s, np.uint8) for k, s in zip(cameras, shades)}
+                writer.add_frame({**row, "task": "x"})
+            writer.save_episode()
+    ranges = tmp_path / "ranges.json"
+    ranges.write_text(json.dumps({f"{texts[3]}--a/success/1.h5": [[2, 6], [8, 10]]}))
+    one = SimpleNamespace(name="droid", version="1.0.1", weight=1.0, filter_dict_path=str(ranges))
+    own = [
+        transform("DroidInputs", function=droid_inputs),
+        transform("DeltaActions", mask=[True] * 7 + [False]),
+    ]
+    given = train_config(
+        own,
+        [transform("PadStatesAndActions", model_action_dim=10)],
+        repo_id="droid",
+        rlds_data_dir=str(tmp_path),
+        datasets=[one],
+        action_space=SimpleNamespace(name="JOINT_POSITION"),
+        prompt_from_task=False,
+    )
+    config = openpi.read_config(given)
+    assert config.images == {"base": cameras[:2], "wrist": cameras[2], "right": None}
+    assert config.state == ["observation.joint_position", "observation.gripper_position"]
+    assert config.actions == ["action_dict.joint_position", "action_dict.gripper_position"]
+    assert config.prompt == texts[:3] and config.idle_filter == str(ranges)
+    config = replace(config, action_horizon=3, batch_size=6)
+    batch = first_batch(config, skip_norm_stats=True, shuffle=True)
+    rows = batch["state"][:, 0]
+    assert sorted(rows.tolist()) == [2, 3, 4, 5, 8, 9]
+    later = np.minimum(rows[:, None] + np.arange(3), 11)
+    assert np.array_equal(batch["actions"][:, :, 0], later - rows[:, None])
+    assert np.array_equal(batch["actions"][:, :, 7], later) and not batch["actions"][..., 8:].any()
+    assert set(batch["image"]["base"][:, 0, 0, 0].tolist()) <= {10, 100}
+    assert (batch["image"]["wrist"] == 200).all() and not batch["image"]["right"].any()
+    assert set(batch["prompt"].tolist()) <= set(texts[:3])
+    whole = first_batch(replace(config, idle_filter=""), skip_norm_stats=True, shuffle=False)
+    assert whole["state"][:, 0].tolist() == [*range(6)]
+    given.data.create().action_space.name = "JOINT_VELOCITY"
+    assert openpi.read_config(given).actions[0] == "action_dict.joint_velocity"
+    with pytest.raises(robocache.Unsupported, match="idle filter"):
+        openpi.norm_stats(config)
+    order = robocache.Order(segments={0: [(0, 3)]})
+    with pytest.raises(robocache.Misuse, match="idle_filter"):
+        first_batch(config, skip_norm_stats=True, order=order)
+    one.filter_dict_path = "gs://openpi-assets/droid/droid_sample_ranges_v1_0_1.json"
+    with pytest.raises(robocache.Unsupported, match="remote"):
+        openpi.read_config(given)
+    given.data.create().datasets = [one, one]
+    with pytest.raises(robocache.Unsupported, match="2 datasets"):
+        openpi.read_config(given)

@@ -86,3 +86,28 @@ def test_frames_share_memory(arm: Path) -> None:
     frame = q.to_pandas()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == 24
     assert np.shares_memory(frame["jerk_rms"].to_numpy(), q["jerk_rms"])
+
+
+def test_episodes_are_weighted_by_a_metric(arm: Path) -> None:
+    q = robocache.quality(arm)
+    weights = dict(zip(q["episode_index"].tolist(), (10 * q["idle"] + 0.1).tolist()))
+    options = {"keys": ["index"], "batch_size": 4, "seed": 5}
+    as_numbers = robocache.Loader(
+        arm, order=robocache.Order(episode_weights=weights), **options
+    ).order(1)
+    by = "10 * q.idle + 0.1"
+    by_metric = robocache.Loader(arm, order=robocache.Order(weight_by=by), **options).order(1)
+    np.testing.assert_array_equal(by_metric, as_numbers)
+    alone = robocache.Loader([robocache.Mix(arm, weight_by=by)], **options)
+    np.testing.assert_array_equal(alone.order(1), as_numbers)
+    mixed = robocache.Loader(
+        [robocache.Mix(arm, weight=1, weight_by=by), robocache.Mix(arm, weight=1)], **options
+    )
+    own = mixed.locate(mixed.order(0))
+    rows = np.bincount(own.episode[own.dataset_index == 0], minlength=len(weights))
+    expected = [max(1, weights[e] * n) for e, n in zip(weights, q["length"])]
+    share = rows / np.array(expected)
+    assert share.std() < 0.2 * share.mean()
+    for bad in ("q.nothing", "q.score - 9", "task", "q.score > 0"):
+        with pytest.raises(robocache.Misuse):
+            robocache.Loader(arm, order=robocache.Order(weight_by=bad), **options)

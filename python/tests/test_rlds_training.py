@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from conftest import dataset_path
 
 import robocache
 from robocache import rlds_training
+from robocache._rlds_augment import ImageAugmentation
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +230,172 @@ def test_modes_of_normalization() -> None:
         assert np.abs(got - want[:250]).max() <= 1e-5, mode
 
 
+IMAGE_AUG = {  # That of OpenVLA's scripts.
+    "random_resized_crop": {"scale": [0.9, 0.9], "ratio": [1.0, 1.0]},
+    "random_brightness": [0.2],
+    "random_contrast": [0.8, 1.2],
+    "random_saturation": [0.8, 1.2],
+    "random_hue": [0.05],
+}
+IMAGE_AUG["augment_order"] = [*IMAGE_AUG]
+
+
+def pixelwise(frame: np.ndarray, kwargs: dict[str, Any], draws: list[float]) -> np.ndarray:
+    """Returns the result of the operations by their definitions, pixel by pixel in float64."""
+    x, (height, width) = frame / 255.0, frame.shape[:2]
+    for name, u in zip(kwargs["augment_order"], draws, strict=True):
+        given = kwargs.get(name)
+        if name == "random_resized_crop":
+            area = given["scale"][0] + u * (given["scale"][1] - given["scale"][0])
+            low, high = np.log(given["ratio"])
+            aspect = np.exp(low + u * (high - low))
+            sides = [min(np.sqrt(area / aspect), 1), min(np.sqrt(area * aspect), 1)]
+            out = np.zeros_like(x)
+            for i in range(height):
+                for j in range(width):
+                    at = [
+                        u * (1 - side) * (n - 1) + k * side
+                        for k, n, side in zip((i, j), (height, width), sides)
+                    ]
+                    (a, b), (f, g) = np.floor(at).astype(int), np.mod(at, 1)
+                    c, d = min(a + 1, height - 1), min(b + 1, width - 1)
+                    upper = x[a, b] * (1 - g) + x[a, d] * g
+                    out[i, j] = upper * (1 - f) + (x[c, b] * (1 - g) + x[c, d] * g) * f
+            x = out
+        elif name == "random_brightness":
+            x = x + given[0] * (2 * u - 1)
+        elif name == "random_contrast":
+            mean = x.mean((0, 1))
+            x = (x - mean) * (given[0] + u * (given[1] - given[0])) + mean
+        elif name in ("random_saturation", "random_hue"):
+            out = np.zeros_like(x)
+            for i in range(height):
+                for j in range(width):
+                    h, s, v = colorsys.rgb_to_hsv(*x[i, j])
+                    if name == "random_hue":
+                        h = (h + given[0] * (2 * u - 1)) % 1
+                    else:
+                        s = min(s * (given[0] + u * (given[1] - given[0])), 1)
+                    out[i, j] = colorsys.hsv_to_rgb(h, s, v)
+            x = out
+        elif name == "random_flip_left_right" and u < 0.5:
+            x = x[:, ::-1]
+        elif name == "random_flip_up_down" and u < 0.5:
+            x = x[::-1]
+        elif name == "random_rot90":
+            x = np.rot90(x, int(4 * u))
+        x = np.clip(x, 0, 1)
+    return np.minimum(x * 255.5, 255)
+
+
+def test_images_are_augmented_by_the_formulas() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (2, 9, 9, 3), dtype=np.uint8)
+    frames[0, :3] = 77  # Grey has no hue.
+    wide = {"random_resized_crop": [[0.3, 1.0], [0.75, 1.3]], "random_hue": [0.5]}
+    turns = ["random_flip_left_right", "random_rot90", "random_flip_up_down"]
+    own = {
+        **IMAGE_AUG,
+        **wide,
+        "augment_order": [*IMAGE_AUG["augment_order"], *turns],
+    }
+    named = {**own, "random_resized_crop": {"scale": [0.3, 1.0], "ratio": [0.75, 1.3]}}
+    for kwargs in (IMAGE_AUG, own):
+        augment = ImageAugmentation(kwargs)
+        by_name = named if kwargs is own else IMAGE_AUG
+        for seed in range(12):
+            got = augment(frames, np.random.default_rng(seed))
+            draws = np.random.default_rng(seed).random(len(kwargs["augment_order"])).tolist()
+            for frame, result in zip(frames, got, strict=True):
+                want = pixelwise(frame, by_name, draws)
+                assert got.dtype == np.uint8 and np.abs(result + 0.5 - want).max() <= 0.51
+
+
+def test_batches_are_augmented() -> None:
+    chunks = {"window_size": 2, "goal_relabeling_strategy": "uniform"}
+
+    def batches(train: bool, state: Any = None, **frame: Any) -> list[dict[str, Any]]:
+        data, _, _ = rlds_training.make_interleaved_dataset(
+            [bridge()],
+            train=train,
+            batch_size=16,
+            seed=4,
+            traj_transform_kwargs=chunks,
+            frame_transform_kwargs=frame,
+        )
+        if state:
+            data.loader.load_state_dict(state)
+        out = []
+        for batch, _ in zip(data, range(30)):
+            out.append(batch | {"state": data.loader.state_dict()})
+        return out
+
+    plain = batches(True)
+    changed = batches(True, image_augment_kwargs=IMAGE_AUG)
+    by_camera = batches(True, image_augment_kwargs={"primary": IMAGE_AUG})
+    other = batches(True, image_augment_kwargs={"wrist": IMAGE_AUG})
+    resumed = batches(True, plain[3]["state"], image_augment_kwargs=IMAGE_AUG)
+    images = [np.array([b["observation"]["image_primary"] for b in x]) for x in (plain, changed)]
+    assert 5 < np.abs(images[0].astype(int) - images[1]).mean() < 60
+    for i, batch in enumerate(changed):
+        for group in ("observation", "task"):
+            got = batch[group]["image_primary"]
+            assert np.array_equal(got, by_camera[i][group]["image_primary"])
+            assert np.array_equal(
+                plain[i][group]["image_primary"], other[i][group]["image_primary"]
+            )
+            if i >= 4:
+                assert np.array_equal(got, resumed[i - 4][group]["image_primary"])
+            assert not batch[group]["image_wrist"].any()
+    first, again = (
+        np.concatenate([b["observation"]["image_primary"] for b in changed[k:][:12]])
+        for k in (0, 13)
+    )
+    assert not np.array_equal(first, again)
+    validation = [batches(False, **x)[0] for x in ({}, {"image_augment_kwargs": IMAGE_AUG})]
+    assert np.array_equal(*(b["observation"]["image_primary"] for b in validation))
+    for bad, error in [
+        ({"random_hue": [0.1]}, robocache.Misuse),
+        ({"augment_order": ["random_erasing"]}, robocache.Unsupported),
+        ({"augment_order": ["random_hue"], "random_hue": [1, 2]}, robocache.Misuse),
+        ({"augment_order": [], "random_hue": [0.1]}, robocache.Misuse),
+    ]:
+        with pytest.raises(error):
+            batches(True, image_augment_kwargs=bad)
+
+
+def test_long_trajectories_are_subsampled() -> None:
+    few = {"window_size": 2, "future_action_window_size": 1, "subsample_length": 3}
+    plain, _, _ = rlds_training.make_single_dataset(
+        bridge(), train=True, traj_transform_kwargs=few | {"subsample_length": 8}
+    )
+    data, count, stats = rlds_training.make_single_dataset(
+        bridge(), train=True, traj_transform_kwargs=few
+    )
+    assert len(data) == 25 and count == 50 and stats["num_transitions"] == 400
+    passes = []
+    for _ in range(2):
+        drawn = []
+        for whole, got in zip(plain, data, strict=True):
+            steps = got["observation"]["timestep"][:, -1].tolist()
+            assert len(steps) == len(set(steps)) == 3
+            assert whole["observation"]["timestep"][:, -1].tolist() == [*range(8)]
+            assert np.array_equal(got["action"], whole["action"][steps])
+            drawn.append(tuple(steps))
+        passes.append(drawn)
+    assert passes[0] != passes[1] and len(set(passes[0])) > 5
+    mixed, length, _ = rlds_training.make_interleaved_dataset(
+        [bridge()], train=True, traj_transform_kwargs=few, batch_size=25, seed=3
+    )
+    # The epoch has the length that OpenVLA states, and 75 steps are one pass.
+    one_pass = [b for b, _ in zip(mixed, range(3))]
+    first = np.concatenate([b["action"] for b in one_pass]).reshape(75, -1)
+    assert length == 400 and len(np.unique(first, axis=0)) > 60
+    with_val = rlds_training.make_single_dataset(bridge(), train=False, traj_transform_kwargs=few)[
+        0
+    ]
+    assert next(iter(with_val))["action"].shape[0] == 8
+
+
 @pytest.mark.parametrize(
     ("change", "kwargs", "error", "says"),
     [
@@ -237,7 +405,7 @@ def test_modes_of_normalization() -> None:
         ({"depth_obs_keys": {"a": "d"}}, {}, robocache.Unsupported, "depth"),
         ({"nothing": 1}, {}, robocache.Misuse, "unknown keyword 'nothing'"),
         ({}, {"goal_relabeling_strategy": "last"}, robocache.Unsupported, "goal_relabeling"),
-        ({}, {"subsample_length": 7}, robocache.Unsupported, "subsample_length=7"),
+        ({}, {"subsample_length": 0}, robocache.Misuse, "subsample_length"),
         ({}, {"windows": 2}, robocache.Misuse, "unknown option 'windows'"),
         ({}, {"max_action": 1e-9}, robocache.Misuse, "no episode is left"),
     ],

@@ -356,7 +356,9 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 		if err := m.Check(c); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		}
-		c.Table().Mirror = m
+		for _, one := range c.Alternatives() {
+			one.Table().Mirror = m
+		}
 	}
 	if len(silent) > 0 {
 		return augmentError(
@@ -422,7 +424,9 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 				fmt.Sprint(std),
 			)
 		default:
-			c.Table().NoiseDeviation = float32(std)
+			for _, one := range c.Alternatives() {
+				one.Table().NoiseDeviation = float32(std)
+			}
 		}
 	}
 	return nil

@@ -12,19 +12,13 @@ import (
 )
 
 // Contract returns the contract of the observations of the plan's batches. Labels, bookkeeping
-// columns and augmentation are not part of it. It rejects an alignment that is not causal.
+// columns, goals and augmentation are not part of it. A key of Choose is its first stream. It rejects an alignment that is not causal.
 func (p *Plan) Contract() (*contract.Contract, error) {
 	if len(p.Sources) > 1 {
 		return nil, robocache.Unsupported("contract", nil, "the contract of a mixture").
 			WithHint("Take the contract of a loader of the source whose robot will run the policy.")
 	}
 	src := p.Sources[0]
-	if drawn := src.Config.DrawnKeys(); len(drawn) > 0 {
-		return nil, robocache.Unsupported("contract", robocache.Where{"stream": drawn[0].Key},
-			"the contract of a loader that draws streams or goals").
-			WithHint("Take the contract of a loader with the streams themselves (%s).",
-				robocache.Option("keys"))
-	}
 	vectors := src.observedVectors()
 	observed := src.observedColumns(vectors)
 	read := src.columnsReadBy(observed)
@@ -94,26 +88,31 @@ func (src *Source) observedVectors() (out options.Vectors) {
 // vectors with their masks.
 func (src *Source) observedColumns(vectors options.Vectors) (out []*column.Column) {
 	for _, c := range src.Columns {
-		isObserved := c.Key == "task" || c.Feature != nil && !c.IsBookkeeping() &&
-			!src.isLabel(c.Key) && !column.Is[*column.TimesColumn](c) && !c.IsComputed()
+		isObserved := c.StreamKey() == "task" || c.Feature != nil && !c.IsBookkeeping() &&
+			!src.isLabel(c.StreamKey()) && !column.Is[*column.TimesColumn](c) && !c.IsComputed()
 		if v, isVector := c.Kind.(*column.VectorColumn); isVector {
 			isObserved = vectors.Of(v.Options.DrawKey()) != nil
 		} else if column.Is[*column.ConstantColumn](c) {
 			isObserved = slices.ContainsFunc(vectors,
 				func(v options.Vector) bool { return v.Mask == c.Key })
 		}
-		if isObserved {
+		if isObserved && !isGoal(c) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
+// isGoal reports whether the column holds later rows, which a robot does not have. The user of a
+// policy states its goal.
+func isGoal(c *column.Column) bool { return c.Draw != nil && c.Draw.IsGoal }
+
 // columnsReadBy returns the columns of the streams from which columns of the batch are made, each
 // once.
 func (src *Source) columnsReadBy(columns []*column.Column) (out []*column.Column) {
 	add := func(c *column.Column) {
-		if !slices.ContainsFunc(out, func(o *column.Column) bool { return o.Key == c.Key }) {
+		isSame := func(o *column.Column) bool { return o.StreamKey() == c.StreamKey() }
+		if !slices.ContainsFunc(out, isSame) {
 			out = append(out, c)
 		}
 	}
@@ -138,7 +137,7 @@ func (src *Source) checkObservable(c *column.Column) error {
 	if c.Feature == nil {
 		return nil
 	}
-	where := robocache.Where{"stream": c.Key}
+	where := robocache.Where{"stream": c.StreamKey()}
 	a := src.Config.Align
 	isCausal := a != nil && a.Causal
 	looksAhead := c.Time != nil || align.HasArrivalTimes(src.Dataset, c.Feature.Key)
@@ -153,7 +152,7 @@ func (src *Source) checkObservable(c *column.Column) error {
 			"the alignment is not causal: a robot has no such observations at the tick").
 			WithHint("Train with %s, and take the contract of that loader.",
 				robocache.Option("align", "causal"))
-	case a != nil && !a.Drift[c.Key].IsZero():
+	case a != nil && !a.Drift[c.StreamKey()].IsZero():
 		return robocache.Unsupported("contract", where,
 			"a drift correction: it is known only after the recording")
 	case i != nil && i.Augment != nil && src.Config.Augment != nil &&
@@ -178,7 +177,13 @@ func (src *Source) observationOptions(
 	// Before its first tick a robot repeats the first row, even if training drops such samples.
 	o.Beyond = nil
 	o.OnNaN, o.Vectors = cfg.OnNaN, vectors
-	o.Keys = []string{}
+	o.Keys, o.Choose, o.Goal = []string{}, nil, nil
+	for _, x := range cfg.Choose {
+		if src.Column(x.Key) != nil && slices.Contains(observed, src.Column(x.Key)) {
+			x.Streams = x.Streams[:1]
+			o.Choose = append(o.Choose, x)
+		}
+	}
 	a := align.Config{}
 	if cfg.Align != nil {
 		a = *cfg.Align
@@ -204,20 +209,21 @@ func (src *Source) observationOptions(
 	}
 	streams := map[string]bool{}
 	for _, c := range read {
-		streams[c.Key] = true
+		key := c.StreamKey()
+		streams[key] = true
 		if c.Feature == nil {
 			continue
 		}
 		switch {
 		case c.Time == nil:
-			modes[c.Key] = align.Previous
+			modes[key] = align.Previous
 		case !c.Time.Options.Hold: // A chosen mode would end the hold of a latched stream.
-			modes[c.Key] = c.Time.Options.Mode
+			modes[key] = c.Time.Options.Mode
 		}
 	}
 	a.Modes = modes
 	o.Align = &a
-	o.KeepKeys(func(k string) bool { return streams[k] })
+	o.KeepKeys(func(k string) bool { return streams[k] || o.DrawnKey(k) != nil })
 	for k, l := range o.Align.Latency {
 		l.Draw = align.AgeDraw{}
 		o.Align.Latency[k] = l
@@ -240,7 +246,7 @@ func (src *Source) rowRate() robocache.Rate {
 func (src *Source) contractStream(c *column.Column) contract.Stream {
 	if c.Feature == nil {
 		return contract.Stream{Feature: robocache.Feature{
-			Key: c.Key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1},
+			Key: c.StreamKey(), Kind: robocache.KindText, DType: robocache.String, Shape: []int{1},
 		}}
 	}
 	f := *c.Feature
@@ -250,8 +256,8 @@ func (src *Source) contractStream(c *column.Column) contract.Stream {
 		f.Height, f.Width = i.SourceHeight, i.SourceWidth
 	}
 	stream := contract.Stream{Feature: f}
-	if c.Key != "task" { // the user of a policy sets it
-		stream.Message = robocache.MessageOf(src.Dataset, c.Key)
+	if key := c.StreamKey(); key != "task" { // the user of a policy sets it
+		stream.Message = robocache.MessageOf(src.Dataset, key)
 	}
 	return stream
 }

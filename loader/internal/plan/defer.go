@@ -61,6 +61,8 @@ func deferredOp(c *column.Column) *column.DeviceOp {
 	}
 	rows := c.Table()
 	switch {
+	case len(c.Alternatives()) > 1: // their rules may differ
+		return nil
 	case c.Elements == 0 || rows != nil && (rows.Mirror != nil || rows.NoiseDeviation > 0 ||
 		len(rows.ZeroBeyond) > 0):
 		return nil

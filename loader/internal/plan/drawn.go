@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
@@ -81,26 +82,17 @@ func (src *Source) drawnColumn(x *options.DrawnKey, stream string) (*column.Colu
 	if f == nil {
 		return nil, options.MissingKey(info, option, stream, options.FeatureKeys(info))
 	}
-	isNumeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	switch f.Kind {
 	case robocache.KindVideo, robocache.KindImage, robocache.KindText:
 	default:
-		if isNumeric && x.IsGoal {
+		if f.Kind == robocache.KindNumeric && !f.Ragged() {
 			break
 		}
 		return nil, robocache.Unsupported("loader", robocache.Where{"stream": stream},
-			"%s: %s of %s", x.Key, robocache.Option(option), kindText(isNumeric)).
-			WithHint("Name images or texts.")
+			"%s: %s of rows of varying length or events", x.Key, robocache.Option(option)).
+			WithHint("Name images, texts, or numbers of one length.")
 	}
 	return src.featureColumn(f, x.Key)
-}
-
-// kindText describes streams that cannot be drawn.
-func kindText(isNumeric bool) string {
-	if isNumeric {
-		return "numbers"
-	}
-	return "rows of varying length or events"
 }
 
 // checkAlternatives rejects choices whose streams do not fit into one tensor. The sizes of frames
@@ -120,7 +112,12 @@ func (src *Source) checkAlternatives() error {
 func checkAlternative(first, c *column.Column, isSized bool) error {
 	a, b := first.Image(), c.Image()
 	isEqual := (a == nil) == (b == nil) && first.OutDType == c.OutDType
-	if isEqual && a != nil {
+	switch {
+	case !isEqual || first.Feature == nil || c.Feature == nil:
+	case first.Table() != nil || c.Table() != nil:
+		isEqual = first.Table() != nil && c.Table() != nil &&
+			slices.Equal(first.Feature.Shape, c.Feature.Shape)
+	case a != nil:
 		isEqual = a.IsStill == b.IsStill && a.Spec.Pixel == b.Spec.Pixel &&
 			(!isSized || a.Height == b.Height && a.Width == b.Width)
 	}
@@ -130,13 +127,40 @@ func checkAlternative(first, c *column.Column, isSized bool) error {
 	return robocache.Misuse("loader", robocache.Where{"stream": c.StreamKey()},
 		"choose: the streams of %s have different forms", first.Key).
 		Expected(columnForm(first), columnForm(c)).
-		WithHint("%s brings color images to one size", robocache.Option("image_size"))
+		WithHint("%s brings color images to one size.", robocache.Option("image_size"))
+}
+
+// checkEqualNorms rejects a choice of numbers whose streams would be normalized by different
+// numbers, because its values could not be restored.
+func checkEqualNorms(c normalized, low, high []float64, stats robocache.Stats) error {
+	for _, one := range c.Alternatives()[1:] {
+		if c.norm.Own() != nil || !one.HasNumbers() {
+			break
+		}
+		a, b, err := normVectors(&c.norm, one, stats[one.StreamKey()])
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(a, low) || !slices.Equal(b, high) {
+			numbers := map[string]any{"mode": c.norm.Mode, "low": low, "high": high}
+			if c.norm.Mode == "mean_std" {
+				numbers = map[string]any{"mode": c.norm.Mode, "mean": low, "std": high}
+			}
+			return robocache.Misuse("loader", robocache.Where{"stream": one.StreamKey()},
+				"normalize: the streams of %s have different statistics", c.Key).
+				WithHint("Pass one set of numbers for all: %s.",
+					robocache.Option("normalize", c.Key, numbers))
+		}
+	}
+	return nil
 }
 
 // columnForm describes the values of a column.
 func columnForm(c *column.Column) string {
 	i := c.Image()
 	switch {
+	case c.Table() != nil:
+		return fmt.Sprintf("%s %v", c.OutDType, c.Feature.Shape)
 	case i == nil:
 		return c.OutDType.String()
 	case i.IsStill:

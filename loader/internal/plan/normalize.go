@@ -71,7 +71,15 @@ func (src *Source) setNormalization(ctx context.Context) error {
 			robocache.Option("normalize", "KEY", "MODE"),
 		)
 	}
-	stats, err := src.findStatistics(ctx, byStream(all))
+	read := slices.Clone(all)
+	for _, c := range all {
+		for _, one := range c.Alternatives()[1:] {
+			if one.HasNumbers() {
+				read = append(read, normalized{one, c.norm})
+			}
+		}
+	}
+	stats, err := src.findStatistics(ctx, byStream(read))
 	if err != nil {
 		return err
 	}
@@ -79,6 +87,9 @@ func (src *Source) setNormalization(ctx context.Context) error {
 	for _, c := range all {
 		low, high, err := normVectors(&c.norm, c.Column, stats[c.StreamKey()])
 		if err != nil {
+			return err
+		}
+		if err := checkEqualNorms(c, low, high, stats); err != nil {
 			return err
 		}
 		f := &column.Affine{
@@ -99,9 +110,9 @@ func (src *Source) setNormalization(ctx context.Context) error {
 		}
 		for _, one := range c.Alternatives() {
 			one.Norm = f
-		}
-		if c.HasNumbers() && c.OutDType != robocache.Float64 {
-			c.SetDType(robocache.Float32)
+			if c.HasNumbers() && c.OutDType != robocache.Float64 {
+				one.SetDType(robocache.Float32)
+			}
 		}
 	}
 	if len(constant) > 0 {

@@ -137,21 +137,31 @@ func (src *Source) applyBeyond() error {
 			return err
 		}
 	}
-	for _, c := range src.Columns {
-		rows, rule := c.Table(), src.beyondRule(c)
-		if rows == nil || c.Axis == nil || rule != options.BeyondZero &&
-			rule != options.BeyondNeutral {
-			continue
-		}
-		if c.Time != nil {
-			return robocache.Unsupported("loader", robocache.Where{"stream": c.Key},
-				"beyond %q of a stream that is read by time", rule).
-				WithHint("Pass %s.", robocache.Option("align", "edge", "mask"))
-		}
-		for i := range c.Elements {
-			if rule == options.BeyondZero || slices.Contains(c.Feature.Relative, i) {
-				rows.ZeroBeyond = append(rows.ZeroBeyond, i)
+	for _, first := range src.Columns {
+		for _, c := range first.Alternatives() {
+			if err := src.padWindow(c); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// padWindow sets the numbers of a column that are 0 in rows outside the episode.
+func (src *Source) padWindow(c *column.Column) error {
+	rows, rule := c.Table(), src.beyondRule(c)
+	if rows == nil || c.Axis == nil || rule != options.BeyondZero &&
+		rule != options.BeyondNeutral {
+		return nil
+	}
+	if c.Time != nil {
+		return robocache.Unsupported("loader", robocache.Where{"stream": c.Key},
+			"beyond %q of a stream that is read by time", rule).
+			WithHint("Pass %s.", robocache.Option("align", "edge", "mask"))
+	}
+	for i := range c.Elements {
+		if rule == options.BeyondZero || slices.Contains(c.Feature.Relative, i) {
+			rows.ZeroBeyond = append(rows.ZeroBeyond, i)
 		}
 	}
 	return nil

@@ -218,7 +218,7 @@ func (src *Source) countSamples(ctx context.Context) error {
 	if err := src.excludeUnlabeled(ctx, exclude); err != nil {
 		return err
 	}
-	weights, err := cfg.EpisodeWeights.Positions(info)
+	weights, err := src.episodeWeights(ctx, exclude)
 	if err != nil {
 		return err
 	}
