@@ -132,7 +132,8 @@ func TestAnnotateStyles(t *testing.T) {
 	csv := annotationFile(t, "a.csv", "episode,from,text,style,role,camera\n"+
 		"0,,grab it,task_aug,,\n0,,take it,task_aug,,\n"+
 		"0,4,where?,vqa,user,"+camera+"\n0,4,there,vqa,assistant,"+camera+"\n"+
-		"0,4,\"[[1, 2]]\",trace,,"+camera+"\n0,4,stop,interjection,,\n")
+		"0,4,\"[[1, 2]]\",trace,,"+camera+"\n0,4,stop,interjection,,\n"+
+		"1,28,wait,interjection,,\n1,29,stop,interjection,,\n") // events have one row
 	out, _ := run(t, set, edit.Verb{Verb: "annotate", From: csv})
 	// A trim keeps the words for the task, and moves the events.
 	out, _ = run(t, out, edit.Verb{Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "0"}})
