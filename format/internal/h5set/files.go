@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -471,23 +471,48 @@ func Detect(
 // of other formats can have millions of files.
 const maxEntriesChecked = 4096
 
-var errEnough = errors.New("enough")
-
-// mayHoldHDF5 reports whether a local path may contain HDF5 files.
+// mayHoldHDF5 reports whether a local path may contain HDF5 files. It does not follow links.
 func mayHoldHDF5(path string) bool {
-	found, seen := IsFile(path) || startsAsHDF5(path), 0
-	err := filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+	if IsFile(path) || startsAsHDF5(path) {
+		return true
+	}
+	folders := []string{path}
+	for left := maxEntriesChecked; len(folders) > 0 && left > 0; {
+		dir := folders[0]
+		folders = folders[1:]
+		found, inside := false, []string(nil)
+		if found, inside, left = checkFolder(dir, left); found {
+			return true
+		}
+		folders = append(folders, inside...)
+	}
+	return false
+}
+
+// checkFolder reports whether the first left entries of a folder have the name of an HDF5 file. It
+// returns the folders among them, and the number of entries that may still be checked. It does not
+// sort or read the other entries, because there may be a very large number of them.
+func checkFolder(dir string, left int) (found bool, folders []string, rest int) {
+	const namesRead = 512 // at once
+	d, err := os.Open(dir)
+	if err != nil {
+		return false, nil, left
+	}
+	defer d.Close()
+	for left > 0 {
+		entries, err := d.ReadDir(min(namesRead, left))
+		for _, e := range entries {
+			if IsFile(e.Name()) { // also true for a folder with the name of a file
+				return true, nil, left
+			}
+			if e.IsDir() {
+				folders = append(folders, filepath.Join(dir, e.Name()))
+			}
+		}
+		left -= len(entries)
 		if err != nil {
-			return fs.SkipDir
+			break // io.EOF, or a folder that cannot be read
 		}
-		if seen++; seen > maxEntriesChecked {
-			return errEnough
-		}
-		if IsFile(p) && p != path { // also true for a folder with the name of a file
-			found = true
-			return errEnough
-		}
-		return nil
-	})
-	return found || err != nil && !errors.Is(err, errEnough)
+	}
+	return false, folders, left
 }
