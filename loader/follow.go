@@ -123,7 +123,10 @@ func NewFollower(ctx context.Context, open Opener, cfg Config) (*Loader, error) 
 		reopenedAt: [2]int64{-1, -1},
 	}
 	f.config.Split = robocache.SplitAll
-	err = cmp.Or(f.nameRun(), refuseSplits(ds.Info(), cfg.Split))
+	note, err := checkSplits(ds.Info(), cfg.Split)
+	if err == nil {
+		err = f.nameRun()
+	}
 	if err == nil {
 		f.log, err = arrivals.Open(path, rule.Terms())
 	}
@@ -138,6 +141,9 @@ func NewFollower(ctx context.Context, open Opener, cfg Config) (*Loader, error) 
 	f.waiting = f.current.waiting
 	a := f.current.assembler
 	f.fields = a.Schema.Fields
+	if note != "" {
+		a.Report.Notes = append(a.Report.Notes, note)
+	}
 	if settled := a.SettledNormalize(); !settled[0].IsZero() && !cfg.RefreshStats {
 		f.normalize = &settled[0]
 		a.Report.Notes = append(a.Report.Notes, fmt.Sprintf(
@@ -166,16 +172,23 @@ func (f *follower) nameRun() error {
 	return nil
 }
 
-// refuseSplits rejects a dataset whose default is a split: its ranges say nothing about episodes
-// that arrive later.
-func refuseSplits(info *robocache.Info, asked string) error {
-	if name, _ := info.TrainSplit(); name != "" && asked == "" {
-		return robocache.Misuse("loader", robocache.Where{"dataset": info.URI},
-			"the split %s would be read, and it cannot be followed: new episodes are in no split",
-			name).
-			WithHint("%s follows all episodes.", robocache.Option("split", robocache.SplitAll))
+// checkSplits rejects a dataset whose default is one of several splits: their ranges say nothing
+// about episodes that arrive later. A recorder that is at work may have saved an episode that its
+// only split does not cover yet; note then states that the split is not used.
+func checkSplits(info *robocache.Info, asked string) (note string, err error) {
+	name, positions := info.TrainSplit()
+	if name == "" || asked != "" {
+		return "", nil
 	}
-	return nil
+	isPrefix := robocache.Spans(positions) == fmt.Sprintf("0:%d", len(positions))
+	if len(info.Splits) == 1 && isPrefix {
+		return fmt.Sprintf("follow: all episodes are read, also those after the split %s, which "+
+			"has the first %d of %d", name, len(positions), info.Episodes), nil
+	}
+	return "", robocache.Misuse("loader", robocache.Where{"dataset": info.URI},
+		"the split %s would be read, and it cannot be followed: new episodes are in no split",
+		name).
+		WithHint("%s follows all episodes.", robocache.Option("split", robocache.SplitAll))
 }
 
 // defaultLogPath returns the file of the log of a dataset: next to a local one, and in the user's

@@ -464,6 +464,24 @@ func TestFollowKeepsStatistics(t *testing.T) {
 	}
 }
 
+// TestFollowOfSplits checks that a recorder that has not extended its only split yet is followed, with
+// a note, and that several splits are an error.
+func TestFollowOfSplits(t *testing.T) {
+	g := newGrowing(2, 5, 6)
+	g.change = func(f *fake) { f.info.Splits = map[string]string{"train": "0:1"} }
+	l := mustFollow(t, g, followConfig(t, t.TempDir(), `true`))
+	if rows := followedRows(t, l); len(rows) != 11 || len(l.Notes()) != 1 {
+		t.Errorf("%d rows, notes %v; want 11 rows and a note", len(rows), l.Notes())
+	}
+	g.change = func(f *fake) { f.info.Splits = map[string]string{"train": "0:1", "val": "1:2"} }
+	cfg := followConfig(t, t.TempDir(), `true`)
+	if _, err := NewFollower(bg, g.open, cfg); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("two splits: %v", err)
+	}
+	cfg.Split = robocache.SplitAll
+	mustFollow(t, g, cfg)
+}
+
 // TestFollowRefuses checks the errors of datasets and states that do not fit.
 func TestFollowRefuses(t *testing.T) {
 	dir := t.TempDir()
