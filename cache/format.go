@@ -206,8 +206,8 @@ func scanEntries(
 			}
 			var skipped int
 			if s, skipped, ok = findEntry(buf[:n], pos, size, shardID); !ok {
-				// The next round advances by align before it searches, so do not count the last
-				// position.
+				// The next round searches from pos + align on. Set pos to the last position that was
+				// searched, so that the next one is not skipped.
 				pos += int64(max(skipped-align, 0))
 				if n < len(buf) {
 					return slots, end, nil

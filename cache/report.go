@@ -52,41 +52,41 @@ const (
 
 // List returns the content of a cache. It changes nothing and reads only tables.
 func List(dir string) (_ *Listing, err error) {
-	d, v, err := openExisting(dir, false)
+	cache, files, err := openExisting(dir, false)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	l := &Listing{Dir: d.dir, ID: fmt.Sprintf("%016x", d.id), Shards: []ShardInfo{}}
-	names, err := listNames(d.root)
+	defer cache.Close()
+	listing := &Listing{Dir: cache.dir, ID: fmt.Sprintf("%016x", cache.id), Shards: []ShardInfo{}}
+	names, err := listNames(cache.root)
 	if err != nil {
-		return nil, systemError("list cache", d.dir, "", err)
+		return nil, systemError("list cache", cache.dir, "", err)
 	}
-	l.Foreign = max(len(names)-len(v)-1, 0) // the marker is not foreign
+	listing.Foreign = max(len(names)-len(files)-1, 0) // the marker is not foreign
 	if slices.Contains(names, derivedFolder) {
-		l.Foreign--
+		listing.Foreign--
 	}
-	for _, s := range d.listDerived() {
-		l.Derived++
-		l.Bytes += s.bytes
+	for _, s := range cache.listDerived() {
+		listing.Derived++
+		listing.Bytes += s.bytes
 	}
-	for _, f := range v {
+	for _, f := range files {
 		info := ShardInfo{File: f.name, Bytes: f.disk, LastUsed: time.Unix(0, f.used).UTC()}
 		var slots []slot
-		info.State, slots = d.fileState(f, nil)
+		info.State, slots = cache.fileState(f, nil)
 		info.Entries = len(slots)
 		for _, s := range slots {
 			info.DataBytes += s.n
 		}
-		l.Bytes += info.Bytes
-		l.Entries += int64(info.Entries)
-		l.DataBytes += info.DataBytes
-		l.Shards = append(l.Shards, info)
+		listing.Bytes += info.Bytes
+		listing.Entries += int64(info.Entries)
+		listing.DataBytes += info.DataBytes
+		listing.Shards = append(listing.Shards, info)
 	}
-	slices.SortFunc(l.Shards, func(a, b ShardInfo) int {
+	slices.SortFunc(listing.Shards, func(a, b ShardInfo) int {
 		return cmp.Or(b.LastUsed.Compare(a.LastUsed), cmp.Compare(a.File, b.File))
 	})
-	return l, nil
+	return listing, nil
 }
 
 // openExisting opens an existing cache and lists its files. write must be set if the caller takes
@@ -217,33 +217,33 @@ type Damage struct {
 
 // Verify reads every entry of every sealed shard and verifies its checksum.
 func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification, err error) {
-	d, v, err := openExisting(dir, opt.Drop)
+	d, files, err := openExisting(dir, opt.Drop)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	r := &Verification{Dir: d.dir, Damaged: []Damage{}}
-	total := totalSize(v)
+	result := &Verification{Dir: d.dir, Damaged: []Damage{}}
+	total := totalSize(files)
 	done := int64(0)
 	buf := make([]byte, 1<<20)
-	for _, f := range v {
+	for _, f := range files {
 		if !f.sealed {
-			r.Skipped++
+			result.Skipped++
 			continue
 		}
-		before := len(r.Damaged)
-		if err := d.verifyShard(ctx, f, buf, r); err != nil {
-			return r, err
+		before := len(result.Damaged)
+		if err := d.verifyShard(ctx, f, buf, result); err != nil {
+			return result, err
 		}
 		done += f.size
 		if opt.Progress != nil {
 			opt.Progress(done, total)
 		}
-		if len(r.Damaged) > before && opt.Drop && d.removeShard(f) {
-			r.Dropped++
+		if len(result.Damaged) > before && opt.Drop && d.removeShard(f) {
+			result.Dropped++
 		}
 	}
-	return r, nil
+	return result, nil
 }
 
 // verifyShard verifies the checksums of a sealed shard and adds the result to r. buf is memory for

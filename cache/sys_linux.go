@@ -29,11 +29,12 @@ func populatePages(b []byte) error {
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	to := (from + uintptr(len(b)) + page - 1) &^ (page - 1)
-	var vec [256]byte
+	isMissing := func(v byte) bool { return v&1 == 0 } // bit 0: the page is in memory
+	var vec [256]byte                                  // a byte for each page
 	for p := from &^ (page - 1); p < to; p += uintptr(len(vec)) * page {
 		n := min(to-p, uintptr(len(vec))*page)
 		_, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0])))
-		if e != 0 || slices.ContainsFunc(vec[:n/page], func(v byte) bool { return v&1 == 0 }) {
+		if e != 0 || slices.ContainsFunc(vec[:n/page], isMissing) {
 			return readRange(p, to)
 		}
 	}

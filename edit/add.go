@@ -118,41 +118,41 @@ func (a *Added) readColumn(ctx context.Context) (_ *addedColumn, err error) {
 		return nil, misuse(nil, "add: the file is not the one that was planned", "plan again")
 	}
 	total := 0
-	c := &addedColumn{runs: map[[2]int]addedRun{}}
+	column := &addedColumn{runs: map[[2]int]addedRun{}}
 	starts := make([]int, len(a.Rows))
 	for i, p := range a.Rows {
-		c.runs[[2]int{p.Source, p.Episode}] = addedRun{p.From, total}
+		column.runs[[2]int{p.Source, p.Episode}] = addedRun{p.From, total}
 		starts[i] = total
 		total += p.To - p.From
 	}
-	t, err := columns.Parse(ctx, a.File, b, a.Name)
+	table, err := columns.Parse(ctx, a.File, b, a.Name)
 	if err != nil {
 		return nil, err
 	}
-	if t.Rows != total {
+	if table.Rows != total {
 		return nil, robocache.Misuse("edit", robocache.Where{"column": a.Name}, "add: rows").
-			Expected(fmt.Sprint(total), fmt.Sprint(t.Rows))
+			Expected(fmt.Sprint(total), fmt.Sprint(table.Rows))
 	}
-	order, err := a.matchRows(t, starts, total)
+	order, err := a.matchRows(table, starts, total)
 	if err != nil {
 		return nil, err
 	}
-	c.dtype, c.shape = t.DType, t.Shape
-	if t.Text != nil {
-		c.text = make([]string, total)
+	column.dtype, column.shape = table.DType, table.Shape
+	if table.Text != nil {
+		column.text = make([]string, total)
 		for i, row := range order {
-			c.text[row] = t.Text[i]
+			column.text[row] = table.Text[i]
 		}
-		c.dtype = robocache.String
-		c.shape = []int{1}
-		return c, nil
+		column.dtype = robocache.String
+		column.shape = []int{1}
+		return column, nil
 	}
-	size := len(t.Data) / max(1, total)
-	c.data = make([]byte, len(t.Data))
+	size := len(table.Data) / max(1, total)
+	column.data = make([]byte, len(table.Data))
 	for i, row := range order {
-		copy(c.data[row*size:(row+1)*size], t.Data[i*size:])
+		copy(column.data[row*size:(row+1)*size], table.Data[i*size:])
 	}
-	return c, nil
+	return column, nil
 }
 
 // matchRows returns the dataset row of each row of a table. Rows are matched by index, by episode
@@ -199,7 +199,7 @@ func (a *Added) matchRows(t *columns.Table, starts []int, total int) ([]int, err
 
 // parseConstant parses the constant. Whole numbers become int64; other numbers become float32.
 func (a *Added) parseConstant() (*addedColumn, error) {
-	c := &addedColumn{isConstant: true, shape: []int{1}}
+	column := &addedColumn{isConstant: true, shape: []int{1}}
 	var v any
 	if err := json.Unmarshal(a.Is, &v); err != nil {
 		return nil, err
@@ -213,26 +213,26 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 				"",
 			)
 		}
-		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(float32(f)))
+		column.data = binary.LittleEndian.AppendUint32(column.data, math.Float32bits(float32(f)))
 		return nil
 	}
 	switch v := v.(type) {
 	case bool:
-		c.dtype = robocache.Bool
-		c.data = []byte{0}
+		column.dtype = robocache.Bool
+		column.data = []byte{0}
 		if v {
-			c.data[0] = 1
+			column.data[0] = 1
 		}
 	case string:
-		c.dtype = robocache.String
-		c.text = []string{v}
+		column.dtype = robocache.String
+		column.text = []string{v}
 	case float64:
-		c.dtype = robocache.Float32
+		column.dtype = robocache.Float32
 		isExact := v == math.Trunc(v) && math.Abs(v) < 1<<53
 		writtenAsInteger := !strings.ContainsAny(string(a.Is), ".eE")
 		if isExact && writtenAsInteger {
-			c.dtype = robocache.Int64
-			c.data = binary.LittleEndian.AppendUint64(
+			column.dtype = robocache.Int64
+			column.data = binary.LittleEndian.AppendUint64(
 				nil,
 				uint64(int64(v)),
 			)
@@ -242,8 +242,8 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 			return nil, err
 		}
 	case []any:
-		c.dtype = robocache.Float32
-		c.shape = []int{len(v)}
+		column.dtype = robocache.Float32
+		column.shape = []int{len(v)}
 		for _, x := range v {
 			if err := appendNumber(x); err != nil {
 				return nil, err
@@ -254,10 +254,10 @@ func (a *Added) parseConstant() (*addedColumn, error) {
 			return nil, err
 		}
 	}
-	if len(c.data) == 0 && c.text == nil {
+	if len(column.data) == 0 && column.text == nil {
 		return nil, misuse(nil, "add: a constant without values", "")
 	}
-	return c, nil
+	return column, nil
 }
 
 // rowIndex returns the row of the column that holds the value of row r of the result.

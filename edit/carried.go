@@ -37,10 +37,10 @@ func (v *planDataset) Carried(
 		if !ok || ds.Info().Format != robocache.DefaultFormat() {
 			continue
 		}
-		if b, err := v.readSourceFile(ctx, s.Store(), editsName); err != nil {
+		if content, err := v.readSourceFile(ctx, s.Store(), editsName); err != nil {
 			return files, info, err
-		} else if b != nil {
-			for line := range bytes.Lines(append(bytes.TrimSpace(b), '\n')) {
+		} else if content != nil {
+			for line := range bytes.Lines(append(bytes.TrimSpace(content), '\n')) {
 				if !slices.ContainsFunc(log, func(l []byte) bool { return bytes.Equal(l, line) }) {
 					log = append(log, line)
 				}
@@ -50,27 +50,27 @@ func (v *planDataset) Carried(
 			continue
 		}
 		for _, name := range carriedFiles {
-			if b, err := v.readSourceFile(ctx, s.Store(), name); err != nil {
+			if content, err := v.readSourceFile(ctx, s.Store(), name); err != nil {
 				return files, info, err
-			} else if b != nil && !bytes.Contains(b, []byte(write.CardText)) {
-				files[name] = b
+			} else if content != nil && !bytes.Contains(content, []byte(write.CardText)) {
+				files[name] = content
 			}
 		}
 		var raw map[string]json.RawMessage
-		if b, err := v.readSourceFile(ctx, s.Store(), "meta/info.json"); err != nil {
+		if content, err := v.readSourceFile(ctx, s.Store(), "meta/info.json"); err != nil {
 			return files, info, err
-		} else if b != nil && json.Unmarshal(b, &raw) == nil {
+		} else if content != nil && json.Unmarshal(content, &raw) == nil {
 			for key, text := range raw {
-				// Counts of videos and chunks belong to v2. writeRecordings adds the streams with
-				// recordings.
+				// The writer writes v3.0, where info.json has no counts of videos and chunks.
+				// writeRecordings writes StreamsKey, because not all recordings may be kept.
 				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
 					info[key] = text
 				}
 			}
 		}
 	}
-	if b := files["meta/modality.json"]; b != nil {
-		if files["meta/modality.json"], err = v.renameInModality(b); err != nil {
+	if content := files["meta/modality.json"]; content != nil {
+		if files["meta/modality.json"], err = v.renameInModality(content); err != nil {
 			return files, info, err
 		}
 	}

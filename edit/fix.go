@@ -70,15 +70,16 @@ func isUnfixable(f *robocache.Finding) bool {
 }
 
 // Fix rewrites a dataset without the findings that an edit can remove, or only plans this if the
-// request is a dry run. look holds the options with which the source and the result are diagnosed.
-// If dropBad is set, Fix also deletes episodes with findings that an edit cannot remove.
+// request is a dry run. diagnosis holds the options with which the source and the result are
+// diagnosed. If dropBad is set, Fix also deletes episodes with findings that an edit cannot remove.
 func Fix(
-	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
+	ctx context.Context, req *Request, diagnosis robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
 	defer crash.Recover("doctor", &err)
-	repaired := *req
-	repaired.Open.Repair = true
-	req = &repaired
+	// Without Repair, Open rejects a dataset whose tables contradict each other.
+	withRepair := *req
+	withRepair.Open.Repair = true
+	req = &withRepair
 	out := &Fixed{
 		Fixable: []robocache.Finding{},
 		Beyond:  []robocache.Finding{},
@@ -88,7 +89,7 @@ func Fix(
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")
 	}
-	if err := out.examineSource(ctx, req, look, dropBad); err != nil {
+	if err := out.examineSource(ctx, req, diagnosis, dropBad); err != nil {
 		return nil, err
 	}
 	if len(out.Fixable)+len(out.Dropped) == 0 {
@@ -108,7 +109,7 @@ func Fix(
 	if req.DryRun {
 		return out, nil
 	}
-	if err := out.examineResult(ctx, look); err != nil {
+	if err := out.examineResult(ctx, diagnosis); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -118,7 +119,7 @@ func Fix(
 func (out *Fixed) examineSource(
 	ctx context.Context,
 	req *Request,
-	look robocache.DiagnoseOptions,
+	diagnosis robocache.DiagnoseOptions,
 	dropBad bool,
 ) error {
 	ds, err := mapping.Open(ctx, req.Sources[0], req.Open)
@@ -126,7 +127,7 @@ func (out *Fixed) examineSource(
 		return err
 	}
 	out.Info = *ds.Info()
-	findings, err := diagnose.Run(ctx, ds, look)
+	findings, err := diagnose.Run(ctx, ds, diagnosis)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (out *Fixed) repairRequest(req *Request) *Request {
 }
 
 // examineResult sets the findings that remain in the written dataset.
-func (out *Fixed) examineResult(ctx context.Context, look robocache.DiagnoseOptions) error {
+func (out *Fixed) examineResult(ctx context.Context, diagnosis robocache.DiagnoseOptions) error {
 	result, err := robocache.Open(
 		ctx,
 		out.Report.DST,
@@ -175,7 +176,7 @@ func (out *Fixed) examineResult(ctx context.Context, look robocache.DiagnoseOpti
 	}
 	defer result.Close()
 	out.Info = *result.Info()
-	remaining, err := diagnose.Run(ctx, result, look)
+	remaining, err := diagnose.Run(ctx, result, diagnosis)
 	if err != nil {
 		return err
 	}

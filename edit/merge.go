@@ -168,18 +168,18 @@ func squeezedShape(f *robocache.Feature) []int {
 // mergeKey returns the key of the result that is called key in the sources, or nil if the result
 // leaves it out.
 func (e *editor) mergeKey(v *Verb, key string) (*Key, error) {
-	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
+	merged := &Key{Key: key, Order: make([][]int, len(e.srcs))}
 	var first *robocache.Feature
 	var lacks []string // URIs of the sources without the key
 	reordered := false
 	for i, ds := range e.srcs {
 		f := ds.Info().Feature(key)
 		if f == nil {
-			k.From = append(k.From, "")
+			merged.From = append(merged.From, "")
 			lacks = append(lacks, ds.Info().URI)
 			continue
 		}
-		k.From = append(k.From, key)
+		merged.From = append(merged.From, key)
 		if first == nil {
 			first = f
 			continue
@@ -195,7 +195,7 @@ func (e *editor) mergeKey(v *Verb, key string) (*Key, error) {
 		if order == nil {
 			continue
 		}
-		k.Order[i] = order
+		merged.Order[i] = order
 		reordered = true
 		e.plan.Notes = append(
 			e.plan.Notes,
@@ -207,16 +207,16 @@ func (e *editor) mergeKey(v *Verb, key string) (*Key, error) {
 		)
 	}
 	if !reordered {
-		k.Order = nil
+		merged.Order = nil
 	}
 	if len(lacks) == 0 {
-		return k, nil
+		return merged, nil
 	}
 	keep, err := e.keepsPartialKey(v, first, lacks)
 	if err != nil || !keep {
 		return nil, err
 	}
-	return k, nil
+	return merged, nil
 }
 
 // isCamera reports whether a feature holds frames.

@@ -56,10 +56,11 @@ type Episode struct {
 	To      int               `json:"to"`
 	Texts   map[string]string `json:"relabel,omitempty"` // old task text → new
 	Rows    []Relabel         `json:"relabel_rows,omitempty"`
-	// Language holds the texts that annotate adds, and Replaced the styles whose texts of the
-	// source it removes.
+	// Language holds the texts that annotate adds.
 	Language []Language `json:"language,omitempty"`
-	Replaced []string   `json:"replaced_styles,omitempty"`
+	// Replaced holds the styles whose texts annotate replaces. The source's texts of these styles
+	// are left out.
+	Replaced []string `json:"replaced_styles,omitempty"`
 }
 
 // Relabel sets the task of rows [From, To) of the source episode.
@@ -232,7 +233,7 @@ func (p *Plan) keyIndex(name, purpose string) (int, error) {
 
 // ParsePlan parses the JSON of a plan.
 func ParsePlan(b []byte) (_ *Plan, err error) {
-	p := &Plan{}
+	plan := &Plan{}
 	bad := func(err error, msg string) error {
 		return robocache.Malformed("plan", nil, "%s", msg).WithCause(err).
 			WithHint("a plan is what 'robocache edit VERB --dry-run --json' prints, and .plan " +
@@ -240,40 +241,40 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	}
 	var report struct{ Plan *Plan } // the output of a dry run contains the plan
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
-		p = report.Plan
-	} else if err := json.Unmarshal(b, p); err != nil {
+		plan = report.Plan
+	} else if err := json.Unmarshal(b, plan); err != nil {
 		return nil, bad(err, "not a plan")
 	}
 	switch {
-	case p.Version != planVersion:
-		msg := fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)
+	case plan.Version != planVersion:
+		msg := fmt.Sprintf("robocache_plan is %d, expected %d", plan.Version, planVersion)
 		return nil, bad(nil, msg)
-	case len(p.Sources) == 0 || len(p.Episodes) == 0:
+	case len(plan.Sources) == 0 || len(plan.Episodes) == 0:
 		return nil, bad(nil, "a plan without sources or episodes")
 	}
-	for i, e := range p.Episodes {
-		hasSource := e.Source >= 0 && e.Source < len(p.Sources)
-		inSource := hasSource && e.Episode >= 0 && e.Episode < p.Sources[e.Source].Episodes
+	for i, e := range plan.Episodes {
+		hasSource := e.Source >= 0 && e.Source < len(plan.Sources)
+		inSource := hasSource && e.Episode >= 0 && e.Episode < plan.Sources[e.Source].Episodes
 		hasRows := e.From >= 0 && e.To > e.From
 		if !inSource || !hasRows {
 			msg := fmt.Sprintf("episode %d of the plan is not in its source: %+v", i, e)
 			return nil, bad(nil, msg)
 		}
 	}
-	for _, k := range p.Keys {
-		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
+	for _, k := range plan.Keys {
+		if k.Key == "" || k.Added == nil && len(k.From) != len(plan.Sources) {
 			msg := fmt.Sprintf(
 				"feature %q of the plan does not say where it comes from in %d sources",
 				k.Key,
-				len(p.Sources),
+				len(plan.Sources),
 			)
 			return nil, bad(nil, msg)
 		}
 	}
-	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, p.Cut) {
-		return nil, bad(nil, "cut is "+p.Cut)
+	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, plan.Cut) {
+		return nil, bad(nil, "cut is "+plan.Cut)
 	}
-	return p, nil
+	return plan, nil
 }
 
 // composeWith adds the changes of q, a later plan of the same sources. The result has the episodes,
@@ -346,8 +347,9 @@ func (e Episode) intersect(next Episode) Episode {
 	return e
 }
 
-// composeKeys returns the keys that two plans of the same sources keep, with the names and the
-// added keys of both.
+// composeKeys returns the keys of a result to which two plans of the same sources apply. It keeps a
+// key of the sources if both plans keep it, under the new name if one plan renames it. It keeps all
+// keys that either plan adds. It returns an error if both plans rename a key, to different names.
 func composeKeys(earlier, later []Key) (out []Key, err error) {
 	source := func(k Key) string { return strings.Join(k.From, "\x00") }
 	for _, k := range earlier {

@@ -83,7 +83,7 @@ func (v *planDataset) writeRecordings(
 	if err != nil {
 		return err
 	}
-	plan, numbers, err := v.planRecordings(r, sources)
+	plan, indices, err := v.planRecordings(r, sources)
 	if err != nil {
 		return err
 	}
@@ -97,14 +97,14 @@ func (v *planDataset) writeRecordings(
 	}
 	defer cut.Close()
 	cut.isRecordings = true
-	cut.info.NumberEpisodes(numbers)
+	cut.info.NumberEpisodes(indices)
 	format, err := robocache.FormatNamed(write.RecordingsFormat)
 	if err != nil {
 		return err
 	}
-	for i, number := range numbers {
+	for i, index := range indices {
 		opt := robocache.WriteOptions{Threads: 1, Episodes: []int{i}, Replaces: v.replacedURI}
-		name := write.RecordingName(number)
+		name := write.RecordingName(index)
 		v.writtenRecordings = append(v.writtenRecordings, name)
 		if _, err := format.Write(ctx, cut, joinURI(v.resultURI, name), opt); err != nil {
 			return err
@@ -144,11 +144,14 @@ func (v *planDataset) openRecordings(ctx context.Context) (out []recordingsDatas
 	return out, nil
 }
 
-// planRecordings returns the plan of the result's recordings and the number of each.
+// planRecordings returns a plan with an episode for each recording of the result, and the indices
+// of the result's episodes that the recordings belong to. r is the report of the writer, and
+// sources holds the recordings of each source. It returns an error if the recording of an episode
+// is missing.
 func (v *planDataset) planRecordings(
 	r *write.Report,
 	sources []recordingsDataset,
-) (plan *Plan, numbers []int64, err error) {
+) (plan *Plan, indices []int64, err error) {
 	plan = &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}
 	for _, k := range v.plan.Keys {
 		if _, ok := v.sideRates[k.Key]; ok {
@@ -159,31 +162,28 @@ func (v *planDataset) planRecordings(
 		plan.Keys,
 		Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))},
 	)
-	for i, m := range r.Episodes {
-		if m.New < 0 {
+	for i, mapping := range r.Episodes {
+		if mapping.New < 0 { // the writer left the episode out
 			continue
 		}
-		e := v.plan.Episodes[i]
-		src := v.srcs[e.Source]
-		recordings := sources[e.Source]
-		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
-		at, ok := recordings.positions[path.Base(file)]
-		if !ok || recordings.Len(at) != src.Len(e.Episode) {
+		episode := v.plan.Episodes[i]
+		src := v.srcs[episode.Source]
+		recordings := sources[episode.Source]
+		index := src.Info().EpisodeIndex(episode.Episode)
+		file := write.RecordingName(index)
+		position, ok := recordings.positions[path.Base(file)]
+		if !ok || recordings.Len(position) != src.Len(episode.Episode) {
 			return nil, nil, robocache.Malformed(
 				"edit",
-				robocache.Where{
-					"dataset": src.Info().URI,
-					"file":    file,
-					"episode": src.Info().EpisodeIndex(e.Episode),
-				},
+				robocache.Where{"dataset": src.Info().URI, "file": file, "episode": index},
 				"the recording of the episode is missing, or has another number of rows",
 			).WithHint("Fetch the file again, or delete the episode.")
 		}
-		e.Episode = at
-		plan.Episodes = append(plan.Episodes, e)
-		numbers = append(numbers, int64(m.New))
+		episode.Episode = position // of the recording in the dataset of recordings
+		plan.Episodes = append(plan.Episodes, episode)
+		indices = append(indices, int64(mapping.New))
 	}
-	return plan, numbers, nil
+	return plan, indices, nil
 }
 
 // removeRecordings removes the recordings of a result whose writing failed.

@@ -325,7 +325,8 @@ func (e *editor) splitUnits(ctx context.Context, v *Verb) (out []splitUnit, err 
 		out = append(out, u)
 	}
 	if v.Seed != nil {
-		r := rand.New(rand.NewPCG(*v.Seed, 0x5eed))
+		const stream = 0x5eed // any constant; another one would change the parts of a seed
+		r := rand.New(rand.NewPCG(*v.Seed, stream))
 		r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	return out, nil
@@ -399,24 +400,7 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 		for i, s := range shares {
 			quota[i] = s.fraction*float64(size) + carry[i]
 		}
-		whole := make([]int, len(shares))
-		left := size
-		for i, q := range quota {
-			whole[i] = max(0, int(math.Floor(q+rounding)))
-			left -= whole[i]
-		}
-		for ; left != 0; left -= sign(left) { // left < 0 if a negative quota was raised to 0
-			best := 0
-			for i := range quota {
-				lacks := quota[i] - float64(whole[i]) - quota[best] + float64(whole[best])
-				lacksMore := float64(sign(left))*lacks > rounding
-				canChange := left > 0 || whole[i] > 0
-				if lacksMore && canChange {
-					best = i
-				}
-			}
-			whole[best] += sign(left)
-		}
+		whole := roundQuotas(quota, size)
 		given := make([]int, len(shares))
 		for _, u := range strata[name] {
 			best := partFor(len(u.positions), whole, given)
@@ -430,11 +414,32 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 	return parts
 }
 
-func sign(n int) int {
-	if n < 0 {
-		return -1
+// roundQuotas rounds quotas to whole numbers with the given sum, by largest remainder.
+func roundQuotas(quotas []float64, sum int) []int {
+	rounded := make([]int, len(quotas))
+	left := sum
+	for i, quota := range quotas {
+		rounded[i] = max(0, int(math.Floor(quota+rounding)))
+		left -= rounded[i]
 	}
-	return 1
+	// left is negative if a negative quota was raised to 0.
+	step := 1
+	if left < 0 {
+		step = -1
+	}
+	remainder := func(i int) float64 { return quotas[i] - float64(rounded[i]) }
+	for ; left != 0; left -= step {
+		best := 0
+		for i := range quotas {
+			isBetter := float64(step)*(remainder(i)-remainder(best)) > rounding
+			canChange := step > 0 || rounded[i] > 0
+			if isBetter && canChange {
+				best = i
+			}
+		}
+		rounded[best] += step
+	}
+	return rounded
 }
 
 // splitByTask returns one part for each task, or set of tasks, of an episode. The part is named

@@ -102,6 +102,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	if t.flagged, err = e.flaggedRows(ctx, v, view); err != nil {
 		return err
 	}
+	// In trim, flags name the rows to cut off, not the episodes to choose.
 	choice := v.Choice
 	choice.Flags = ""
 	choice.Label = ""
@@ -111,30 +112,29 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	}
 	emptied := map[int]bool{} // positions of episodes without remaining rows
 	for _, i := range chosen {
-		p := &e.plan.Episodes[i]
-		n := p.To - p.From
+		planned := &e.plan.Episodes[i]
 		start, end, err := t.keptRows(ctx, i)
 		if err != nil {
 			return err
 		}
 		if start < end {
-			p.To = p.From + end
-			p.From += start
+			planned.To = planned.From + end
+			planned.From += start
 			continue
 		}
 		if !v.SkipShort {
 			return misuse(
 				robocache.Where{"episode": view.info.EpisodeIndex(i)},
-				fmt.Sprintf("trim: none of the %d rows is left", n),
+				fmt.Sprintf("trim: none of the %d rows is left", planned.To-planned.From),
 				robocache.Option("skip_short", true)+" deletes such episodes",
 			)
 		}
 		emptied[i] = true
 	}
-	if t.moved > 0 {
+	if t.movedCuts > 0 {
 		e.plan.Notes = append(
 			e.plan.Notes,
-			fmt.Sprintf("%d cuts moved to where video can be copied", t.moved),
+			fmt.Sprintf("%d cuts moved to where video can be copied", t.movedCuts),
 		)
 	}
 	e.deleteEmptied(emptied)
@@ -201,29 +201,30 @@ type trimmer struct {
 	verb     *Verb
 	from, to *trimBound
 	flagged  map[int][][]int // result of flaggedRows
-	moved    int             // number of episodes whose cut CutSnap moved
+
+	movedCuts int // number of episodes whose cut CutSnap moved
 }
 
 // keptRows returns the rows [start, end) of the episode at position i that are kept. The rows are
 // counted from the episode's start in the plan.
 func (t *trimmer) keptRows(ctx context.Context, i int) (start, end int, err error) {
 	e := t.editor
-	p := e.plan.Episodes[i]
-	n := p.To - p.From
-	end = n
+	planned := e.plan.Episodes[i]
+	rowCount := planned.To - planned.From
+	end = rowCount
 	times := func() ([]int64, error) { return t.view.Times(ctx, i, "") }
-	if t.from != nil && n > 0 {
-		if start, err = t.from.rowAt(n, times, e.rowDuration); err != nil {
+	if t.from != nil && rowCount > 0 {
+		if start, err = t.from.rowAt(rowCount, times, e.rowDuration); err != nil {
 			return 0, 0, err
 		}
 	}
-	if t.to != nil && n > 0 {
-		if end, err = t.to.rowAt(n, times, e.rowDuration); err != nil {
+	if t.to != nil && rowCount > 0 {
+		if end, err = t.to.rowAt(rowCount, times, e.rowDuration); err != nil {
 			return 0, 0, err
 		}
 	}
 	for _, rows := range t.flagged[i] {
-		first, last := rows[0]-p.From, rows[1]-p.From
+		first, last := rows[0]-planned.From, rows[1]-planned.From
 		switch {
 		case first <= start:
 			start = max(start, last)
@@ -251,7 +252,7 @@ func (t *trimmer) keptRows(ctx context.Context, i int) (start, end int, err erro
 			return 0, 0, err
 		}
 	}
-	isCut := start > 0 || end < n
+	isCut := start > 0 || end < rowCount
 	if e.plan.Cut != CutSnap || !isCut || start >= end {
 		return start, end, nil
 	}
@@ -260,7 +261,7 @@ func (t *trimmer) keptRows(ctx context.Context, i int) (start, end int, err erro
 		return 0, 0, err
 	}
 	if snappedStart != start || snappedEnd != end {
-		t.moved++
+		t.movedCuts++
 	}
 	return snappedStart, snappedEnd, nil
 }

@@ -137,58 +137,58 @@ func Recover(dir string) (what string, err error) {
 // Undo restores the dataset as it was before its last edit in place. It returns an error if the
 // kept files were changed since, for example through hard links.
 func Undo(dir string) (err error) {
-	s, err := lockSite(dir)
+	site, err := lockSite(dir)
 	if err != nil {
 		return err
 	}
-	defer s.unlock()
-	recovered, err := s.recoverEdit()
+	defer site.unlock()
+	recovered, err := site.recoverEdit()
 	if err != nil {
 		return err
 	}
 	if recovered == messageUndone {
 		return nil
 	}
-	j, err := s.readJournal(entryUndoJournal)
+	journal, err := site.readJournal(entryUndoJournal)
 	if err != nil {
 		return err
 	}
-	where := robocache.Where{"dataset": s.entryPath("")}
-	hasUndo := j != nil
+	where := robocache.Where{"dataset": site.entryPath("")}
+	hasUndo := journal != nil
 	if hasUndo {
-		if hasUndo, err = s.hasInodes(entryInode{entryUndo, j.Old}); err != nil {
+		if hasUndo, err = site.hasInodes(entryInode{entryUndo, journal.Old}); err != nil {
 			return err
 		}
 	}
 	if !hasUndo {
 		return robocache.NotFound("undo", where, "there is no edit in place to undo")
 	}
-	now, err := checksums(s.entryPath(entryUndo))
+	now, err := checksums(site.entryPath(entryUndo))
 	if err != nil {
 		return err
 	}
-	for name, sum := range j.Files {
+	for name, sum := range journal.Files {
 		if now[name] != sum {
 			where["file"] = name
 			return robocache.Malformed(
 				"undo",
 				where,
 				"the file was changed since the edit, as another program can through a hard link",
-			).WithHint("the remaining files are in %s", s.entryPath(entryUndo))
+			).WithHint("the remaining files are in %s", site.entryPath(entryUndo))
 		}
 	}
-	if len(now) != len(j.Files) {
+	if len(now) != len(journal.Files) {
 		return robocache.Malformed(
 			"undo",
 			where,
 			"%d files are kept, expected %d",
 			len(now),
-			len(j.Files),
-		).WithHint("the remaining files are in %s", s.entryPath(entryUndo))
+			len(journal.Files),
+		).WithHint("the remaining files are in %s", site.entryPath(entryUndo))
 	}
-	if err := s.exchangeWith(entryUndo); err != nil {
+	if err := site.exchangeWith(entryUndo); err != nil {
 		return err
 	}
 	beforeStep("undone")
-	return s.removeUndo()
+	return site.removeUndo()
 }

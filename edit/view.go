@@ -31,8 +31,9 @@ type planDataset struct {
 	resultURI         string   // URI of the result
 	writtenRecordings []string // recordings that were written to resultURI
 	replacedURI       string   // dataset that the result replaces; "" if none
-	// isRecordings is set if the sources are recordings. Their streams hold a sample before the
-	// first row.
+	// isRecordings is set if the sources are datasets of recordings. A row of a recording shows the
+	// last sample of a stream up to its time. A cut therefore keeps the last sample before its
+	// first row (see sourceSpan).
 	isRecordings bool
 
 	recountFrames bool // compute frame statistics even if the sources have them
@@ -84,16 +85,19 @@ func newPlanDataset(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*pl
 		}
 		v.info.Features = append(v.info.Features, feature)
 	}
-	if len(srcs) == 1 {
-		for _, f := range base.Features {
-			if f.Default {
-				v.info.Features = append(v.info.Features, f)
-			}
-		}
-		v.setSplits(base)
+	if len(srcs) > 1 {
+		// Sources may have video files of the same path, so the library prefixes the paths.
+		v.library = video.NewLibrary(v.openVideo, 0)
 		return v, nil
 	}
-	v.library = video.NewLibrary(v.openVideo, 0)
+	// The bookkeeping columns of one source are kept, because a trim changes their values (Gather).
+	// For a merge, the writer computes them.
+	for _, f := range base.Features {
+		if f.Default {
+			v.info.Features = append(v.info.Features, f)
+		}
+	}
+	v.setSplits(base)
 	return v, nil
 }
 
@@ -311,45 +315,45 @@ func (v *planDataset) hasAllRows(p *Episode) bool {
 // stream with its own clock, these are the rows from the time of the episode's first row to the
 // time of the row after its last one.
 func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, to int, err error) {
-	p, err := v.planEpisode(e)
+	planned, err := v.planEpisode(e)
 	if err != nil {
 		return from, to, err
 	}
-	src := v.srcs[p.Source]
-	f := src.Info().Feature(key)
-	if f == nil || f.Clock == "" {
-		return p.From, p.To, nil
+	src := v.srcs[planned.Source]
+	feature := src.Info().Feature(key)
+	if feature == nil || feature.Clock == "" {
+		return planned.From, planned.To, nil
 	}
-	id := episodeClock{e, f.Clock}
+	id := episodeClock{e, feature.Clock}
 	v.mu.Lock()
 	span, ok := v.spans[id]
 	v.mu.Unlock()
 	if ok {
 		return span[0], span[1], nil
 	}
-	n, err := robocache.RowsIn(ctx, src, p.Episode, f)
+	streamRows, err := robocache.RowsIn(ctx, src, planned.Episode, feature)
 	if err != nil {
 		return from, to, err
 	}
-	from, to = 0, n
-	if !v.hasAllRows(p) {
-		rows, err := src.Times(ctx, p.Episode, "")
+	from, to = 0, streamRows
+	if !v.hasAllRows(planned) {
+		rows, err := src.Times(ctx, planned.Episode, "")
 		if err != nil {
 			return from, to, err
 		}
-		own, err := src.Times(ctx, p.Episode, key)
+		own, err := src.Times(ctx, planned.Episode, key)
 		if err != nil {
 			return from, to, err
 		}
-		if p.From > 0 {
-			var exact bool
-			from, exact = slices.BinarySearch(own, rows[p.From])
-			if v.isRecordings && !exact && from > 0 {
-				from-- // the first row shows the last sample before it
+		if planned.From > 0 {
+			var isExact bool
+			from, isExact = slices.BinarySearch(own, rows[planned.From])
+			if v.isRecordings && !isExact && from > 0 {
+				from--
 			}
 		}
-		if p.To < len(rows) {
-			to, _ = slices.BinarySearch(own, rows[p.To])
+		if planned.To < len(rows) {
+			to, _ = slices.BinarySearch(own, rows[planned.To])
 		}
 		to = max(from, to)
 	}
@@ -486,10 +490,7 @@ func (v *planDataset) Frames(
 		}
 		return nil
 	}
-	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
-		return err
-	}
-	return nil
+	return v.eachSourceRun(ctx, key, rows, readRun)
 }
 
 // KnownFrames returns the source's frame statistics of an episode. It returns nil if the source has

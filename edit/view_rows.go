@@ -189,8 +189,5 @@ func (v *planDataset) Valid(
 		}
 		return robocache.Valid(ctx, v.srcs[source], name, rows, part)
 	}
-	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
-		return err
-	}
-	return nil
+	return v.eachSourceRun(ctx, key, rows, readRun)
 }

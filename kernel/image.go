@@ -56,7 +56,8 @@ const ImageDrawWords = int(unsafe.Sizeof(ImageDraw{}) / 4)
 
 const (
 	drawImage           uint32 = 3 << 30 // purpose of draws for the geometry and color of an image
-	colourOne                  = 1 << 12
+	colourShift                = 12
+	colourOne                  = 1 << colourShift
 	maxFactor                  = 4
 	luma0, luma1, luma2        = 0.299, 0.587, 0.114
 )
@@ -404,9 +405,9 @@ func (d *ImageDraw) colourRow(scratch *imageRows) {
 	if d.Noise == 0 {
 		for x := range r {
 			R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
-			r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset) >> 12)
-			g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset) >> 12)
-			b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset) >> 12)
+			r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset) >> colourShift)
+			g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset) >> colourShift)
+			b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset) >> colourShift)
 		}
 		return
 	}
@@ -416,9 +417,9 @@ func (d *ImageDraw) colourRow(scratch *imageRows) {
 	nb := scratch.noise[2*n : 3*n]
 	for x := range r {
 		R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
-		r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> 12)
-		g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset + ng[x]) >> 12)
-		b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset + nb[x]) >> 12)
+		r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> colourShift)
+		g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset + ng[x]) >> colourShift)
+		b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset + nb[x]) >> colourShift)
 	}
 }
 

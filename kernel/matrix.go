@@ -81,31 +81,38 @@ func (m *Matrix) overlapsWith(o *Matrix) bool {
 	if m.Rows == 0 || m.Cols == 0 || o.Rows == 0 || o.Cols == 0 {
 		return false
 	}
-	sm, so := m.DType.Size(), o.DType.Size()
-	ml, mh, _ := m.elementRange()
-	ol, oh, _ := o.elementRange()
-	mp := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
-	op := uintptr(unsafe.Pointer(unsafe.SliceData(o.Data)))
-	// Addresses: m covers m0 to m1, and o covers o0 to o1.
-	m0, m1, o0, o1 := mp+uintptr(ml*sm), mp+uintptr(mh*sm), op+uintptr(ol*so), op+uintptr(oh*so)
-	if m1 <= o0 || o1 <= m0 {
+	mStart, mEnd := m.addressRange()
+	oStart, oEnd := o.addressRange()
+	if mEnd <= oStart || oEnd <= mStart {
 		return false
 	}
-	pitch := m.RowStride * sm
-	if pitch <= 0 || pitch != o.RowStride*so || m.ColStride < 0 || o.ColStride < 0 {
+	pitch := m.RowStride * m.DType.Size()
+	samePitch := pitch > 0 && pitch == o.RowStride*o.DType.Size()
+	if !samePitch || m.ColStride < 0 || o.ColStride < 0 {
 		return true
 	}
-	// Rows of both views repeat with the same pitch. They are disjoint if the rows of o lie between
+	// Rows of both views repeat with the same pitch. They are disjoint if the rows of o are between
 	// the rows of m.
-	mw, ow := ((m.Cols-1)*m.ColStride+1)*sm, ((o.Cols-1)*o.ColStride+1)*so
 	var ahead int // bytes from a row of m to the next row of o, within one pitch
-	if o0 >= m0 {
-		ahead = int(o0-m0) % pitch
+	if oStart >= mStart {
+		ahead = int(oStart-mStart) % pitch
 	} else {
-		ahead = (pitch - int(m0-o0)%pitch) % pitch
+		ahead = (pitch - int(mStart-oStart)%pitch) % pitch
 	}
-	return ahead < mw || ahead+ow > pitch
+	return ahead < m.rowWidth() || ahead+o.rowWidth() > pitch
 }
+
+// addressRange returns the range of addresses in the view, end exclusive.
+func (m *Matrix) addressRange() (start, end uintptr) {
+	lo, hi, _ := m.elementRange()
+	size := m.DType.Size()
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
+	return base + uintptr(lo*size), base + uintptr(hi*size)
+}
+
+// rowWidth returns the number of bytes from the first to the last byte of a row. ColStride must not
+// be negative.
+func (m *Matrix) rowWidth() int { return ((m.Cols-1)*m.ColStride + 1) * m.DType.Size() }
 
 // hasDistinctElements reports whether no two elements of the view share memory. The test is
 // sufficient, not necessary: one stride must be larger than the extent of the other axis.

@@ -74,35 +74,34 @@ func accumulateGrad[T float32 | float64](
 	narrow func(float64) T,
 ) {
 	if len(p.Kind) == 0 && p.Sources == 0 {
-		return // the number of columns may then be huge
+		// Without rows and samples, no memory bounds the number of columns. Allocating even one row
+		// could fail.
+		return
 	}
 	cols := grad.Cols
-	total := make([]T, p.Sources*cols)
-	g := make([]T, cols)
-	for i, k := range p.Kind {
-		if k == Zero {
+	totals := make([]T, p.Sources*cols) // gradients of the samples
+	rowGrad := make([]T, cols)
+	for i, kind := range p.Kind {
+		if kind == Zero {
 			continue
 		}
-		load(out, g, i, 0)
-		left := int(p.Left[i])
-		right := int(p.Right[i])
-		w := narrow(p.Weight[i])
-		if k == Blend && w == 0 {
-			k = Copy // the row has the bits of the left sample
-		}
-		for c, v := range g {
-			l := &total[left*cols+c]
-			if k == Copy {
-				*l += v
-				continue
+		load(out, rowGrad, i, 0)
+		left := totals[int(p.Left[i])*cols:][:cols]
+		weight := narrow(p.Weight[i])
+		if kind == Copy || weight == 0 { // the row has the bits of the left sample
+			for c, g := range rowGrad {
+				left[c] += g
 			}
-			r := &total[right*cols+c]
-			*l = fma(1-w, v, *l)
-			*r = fma(w, v, *r)
+			continue
+		}
+		right := totals[int(p.Right[i])*cols:][:cols]
+		for c, g := range rowGrad {
+			left[c] = fma(1-weight, g, left[c])
+			right[c] = fma(weight, g, right[c])
 		}
 	}
 	var counts Counts
 	for k := range p.Sources {
-		store(grad, total[k*cols:(k+1)*cols], k, 0, &counts)
+		store(grad, totals[k*cols:(k+1)*cols], k, 0, &counts)
 	}
 }

@@ -128,11 +128,14 @@ func (t *Tensor) CheckHost(op, name string) error {
 	return nil
 }
 
+// maxOffset bounds element offsets. The sum of two bounded offsets fits an int.
+const maxOffset = 1 << 61
+
 // elementRange returns the range of element offsets in the view, hi exclusive. ok is false if the
 // range overflows.
 func (t *Tensor) elementRange() (lo, hi int, ok bool) {
 	lo, hi = t.Base, t.Base
-	if lo < -1<<61 || hi > 1<<61 {
+	if lo < -maxOffset || hi > maxOffset {
 		return 0, 0, false
 	}
 	for i, d := range t.Shape {
@@ -148,18 +151,19 @@ func (t *Tensor) elementRange() (lo, hi int, ok bool) {
 
 // widenRange extends a range of offsets by an axis. It returns false if the range overflows.
 func widenRange(lo, hi *int, extent, stride int) bool {
-	h, l := bits.Mul64(uint64(extent-1), uint64(max(stride, -stride)))
+	// The product of the extent and the stride has 128 bits: overflow and distance.
+	overflow, distance := bits.Mul64(uint64(extent-1), uint64(max(stride, -stride)))
 	switch {
 	case extent == 1:
 		return true
-	case stride == math.MinInt || h != 0 || l > 1<<61:
+	case stride == math.MinInt || overflow != 0 || distance > maxOffset:
 		return false
 	case stride < 0:
-		*lo -= int(l)
+		*lo -= int(distance)
 	default:
-		*hi += int(l)
+		*hi += int(distance)
 	}
-	return *lo >= -1<<61 && *hi <= 1<<61
+	return *lo >= -maxOffset && *hi <= maxOffset
 }
 
 // baseAddress returns the address of [0, …, 0], in host or device memory.

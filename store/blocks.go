@@ -187,7 +187,11 @@ func (f *cachedFile) copyCached(b int64, p []byte, off int64) bool {
 func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
 	// Testing whether a block is cached also copies it to p, which ReadAt would do later.
 	to := b
-	for to < last && (to+2-b)*f.block <= maxMerged && !f.copyCached(to+1, p, off) {
+	for to < last {
+		mergedBytes := (to + 1 - b + 1) * f.block // of blocks b to to+1
+		if mergedBytes > maxMerged || f.copyCached(to+1, p, off) {
+			break
+		}
 		to++
 	}
 	f.mu.Lock()

@@ -93,6 +93,7 @@ func (h *HTTP) statusError(resp *http.Response) error {
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
 		}
+	// Statuses above 505 are those of proxies and content networks, such as 520 to 527.
 	case slices.Contains(retryStatuses, status) || status > http.StatusHTTPVersionNotSupported:
 		e.Class = robocache.ErrTemporary
 		e.Msg = "the server answers " + http.StatusText(status)

@@ -192,78 +192,78 @@ func truncatedSet() error { return malformedPacket("a parameter set is truncated
 // parseSPS264 parses a sequence parameter set of H.264, including its first byte. The comments are
 // the names of the fields in ITU-T H.264, section 7.3.2.1.1.
 func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
-	r := bitReader{b: nal[1:]}
-	p := &sequenceSet{chroma: 1}
-	profile := r.readBits(8)
-	r.skipBits(16) // constraint flags, level_idc
-	p.id = r.readUnsigned()
+	bits := bitReader{b: nal[1:]}
+	set := &sequenceSet{chroma: 1}
+	profile := bits.readBits(8)
+	bits.skipBits(16) // constraint flags, level_idc
+	set.id = bits.readUnsigned()
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
-		if p.chroma = r.readUnsigned(); p.chroma == 3 {
-			p.planes = r.readBit() == 1
+		if set.chroma = bits.readUnsigned(); set.chroma == 3 {
+			set.planes = bits.readBit() == 1
 		}
-		p.lumaBits, p.chromaBits = r.readUnsigned(), r.readUnsigned()
-		r.readBit()           // qpprime_y_zero_transform_bypass_flag
-		if r.readBit() == 1 { // seq_scaling_matrix_present_flag
+		set.lumaBits, set.chromaBits = bits.readUnsigned(), bits.readUnsigned()
+		bits.readBit()           // qpprime_y_zero_transform_bypass_flag
+		if bits.readBit() == 1 { // seq_scaling_matrix_present_flag
 			lists := 8
-			if p.chroma == 3 {
+			if set.chroma == 3 {
 				lists = 12
 			}
 			for i := range lists {
-				if r.readBit() == 1 { // seq_scaling_list_present_flag
+				if bits.readBit() == 1 { // seq_scaling_list_present_flag
 					size := 16 // of 4×4 blocks
 					if i >= 6 {
 						size = 64 // of 8×8 blocks
 					}
-					skipScalingList(&r, size)
+					skipScalingList(&bits, size)
 				}
 			}
 		}
 	}
-	p.frameBits = int(r.readUnsigned()) + 4
-	switch r.readUnsigned() { // pic_order_cnt_type
+	set.frameBits = int(bits.readUnsigned()) + 4
+	switch bits.readUnsigned() { // pic_order_cnt_type
 	case 0:
-		r.readUnsigned() // log2_max_pic_order_cnt_lsb_minus4
+		bits.readUnsigned() // log2_max_pic_order_cnt_lsb_minus4
 	case 1:
-		r.readBit()    // delta_pic_order_always_zero_flag
-		r.readSigned() // offset_for_non_ref_pic
-		r.readSigned() // offset_for_top_to_bottom_field
-		n := r.readUnsigned()
-		for range min(n, 256) {
-			r.readSigned() // offset_for_ref_frame
+		bits.readBit()    // delta_pic_order_always_zero_flag
+		bits.readSigned() // offset_for_non_ref_pic
+		bits.readSigned() // offset_for_top_to_bottom_field
+		cycle := bits.readUnsigned()
+		for range min(cycle, 256) {
+			bits.readSigned() // offset_for_ref_frame
 		}
-		if n > 255 {
-			r.bad = true
+		if cycle > 255 {
+			bits.bad = true
 		}
 	}
-	r.readUnsigned() // max_num_ref_frames
-	p.gaps = r.readBit() == 1
-	w, h := r.readUnsigned(), r.readUnsigned() // in macroblocks of 16 pixels, minus 1
-	p.fields = r.readBit() == 0
+	bits.readUnsigned() // max_num_ref_frames
+	set.gaps = bits.readBit() == 1
+	w, h := bits.readUnsigned(), bits.readUnsigned() // in macroblocks of 16 pixels, minus 1
+	set.fields = bits.readBit() == 0
 	unit := uint32(1) // fields in a frame: h and the vertical crop count rows of one field
-	if p.fields {
-		r.readBit() // mb_adaptive_frame_field_flag
+	if set.fields {
+		bits.readBit() // mb_adaptive_frame_field_flag
 		unit = 2
 	}
-	r.readBit()           // direct_8x8_inference_flag
-	if r.readBit() == 1 { // frame_cropping_flag
-		p.left, p.right = r.readUnsigned(), r.readUnsigned()
-		p.top, p.bottom = r.readUnsigned(), r.readUnsigned()
+	bits.readBit()           // direct_8x8_inference_flag
+	if bits.readBit() == 1 { // frame_cropping_flag
+		set.left, set.right = bits.readUnsigned(), bits.readUnsigned()
+		set.top, set.bottom = bits.readUnsigned(), bits.readUnsigned()
 	}
-	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 ||
-		p.chromaBits > 6 || w > 4096 || h > 4096 {
+	if bits.bad || set.frameBits > 16 || set.id > 31 || set.chroma > 3 || set.lumaBits > 6 ||
+		set.chromaBits > 6 || w > 4096 || h > 4096 {
 		return nil, truncatedSet()
 	}
-	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
+	set.width, set.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
 	// The crop counts samples of the color planes. With 4:2:0 each one is two pixels wide and high.
-	p.cropX, p.cropY = 1, unit
-	if !p.planes && (p.chroma == 1 || p.chroma == 2) {
-		p.cropX = 2
+	set.cropX, set.cropY = 1, unit
+	if !set.planes && (set.chroma == 1 || set.chroma == 2) {
+		set.cropX = 2
 	}
-	if !p.planes && p.chroma == 1 {
-		p.cropY *= 2
+	if !set.planes && set.chroma == 1 {
+		set.cropY *= 2
 	}
-	return p.applyCrop(maxPixels)
+	return set.applyCrop(maxPixels)
 }
 
 // skipScalingList skips a scaling list of H.264 with size values. The list ends early, and repeats
@@ -286,58 +286,59 @@ func parseSPS265(nal []byte, maxPixels int64) (*sequenceSet, error) {
 	if len(nal) < 15 {
 		return nil, truncatedSet()
 	}
-	r := bitReader{b: nal[2:]}
-	p := &sequenceSet{}
-	r.readBits(4) // sps_video_parameter_set_id
-	p.layers, p.nested = r.readBits(3), r.readBits(1)
-	for i := range p.profile {
-		p.profile[i] = byte(r.readBits(8))
+	bits := bitReader{b: nal[2:]}
+	set := &sequenceSet{}
+	bits.readBits(4) // sps_video_parameter_set_id
+	set.layers, set.nested = bits.readBits(3), bits.readBits(1)
+	for i := range set.profile {
+		set.profile[i] = byte(bits.readBits(8))
 	}
 	var profiles, levels [8]bool // the layer has a profile, and a level
-	for i := range p.layers {
-		profiles[i], levels[i] = r.readBit() == 1, r.readBit() == 1
+	for i := range set.layers {
+		profiles[i], levels[i] = bits.readBit() == 1, bits.readBit() == 1
 	}
-	if p.layers > 0 {
-		r.skipBits(2 * (8 - int(p.layers))) // reserved_zero_2bits of the layers up to 8
+	if set.layers > 0 {
+		bits.skipBits(2 * (8 - int(set.layers))) // reserved_zero_2bits of the layers up to 8
 	}
-	for i := range p.layers {
+	for i := range set.layers {
 		if profiles[i] {
-			r.skipBits(88) // profile of the layer
+			bits.skipBits(88) // profile of the layer
 		}
 		if levels[i] {
-			r.skipBits(8) // sub_layer_level_idc
+			bits.skipBits(8) // sub_layer_level_idc
 		}
 	}
-	p.id = r.readUnsigned()
-	if p.chroma = r.readUnsigned(); p.chroma == 3 {
-		p.planes = r.readBit() == 1
+	set.id = bits.readUnsigned()
+	if set.chroma = bits.readUnsigned(); set.chroma == 3 {
+		set.planes = bits.readBit() == 1
 	}
-	w, h := r.readUnsigned(), r.readUnsigned()
-	if r.readBit() == 1 { // conformance_window_flag
-		p.left, p.right = r.readUnsigned(), r.readUnsigned()
-		p.top, p.bottom = r.readUnsigned(), r.readUnsigned()
+	w, h := bits.readUnsigned(), bits.readUnsigned()
+	if bits.readBit() == 1 { // conformance_window_flag
+		set.left, set.right = bits.readUnsigned(), bits.readUnsigned()
+		set.top, set.bottom = bits.readUnsigned(), bits.readUnsigned()
 	}
-	p.lumaBits, p.chromaBits = r.readUnsigned(), r.readUnsigned()
-	r.readUnsigned()      // log2_max_pic_order_cnt_lsb_minus4
-	first := p.layers     // first layer with buffer sizes
-	if r.readBit() == 1 { // sps_sub_layer_ordering_info_present_flag
+	set.lumaBits, set.chromaBits = bits.readUnsigned(), bits.readUnsigned()
+	bits.readUnsigned()      // log2_max_pic_order_cnt_lsb_minus4
+	first := set.layers      // first layer with buffer sizes
+	if bits.readBit() == 1 { // sps_sub_layer_ordering_info_present_flag
 		first = 0
 	}
-	for range p.layers - first + 1 {
-		r.readUnsigned() // sps_max_dec_pic_buffering_minus1
-		p.reorder = r.readUnsigned()
-		r.readUnsigned() // sps_max_latency_increase_plus1
+	for range set.layers - first + 1 {
+		bits.readUnsigned() // sps_max_dec_pic_buffering_minus1
+		set.reorder = bits.readUnsigned()
+		bits.readUnsigned() // sps_max_latency_increase_plus1
 	}
-	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 ||
+	if bits.bad || set.id > 15 || set.chroma > 3 ||
+		set.lumaBits > 8 || set.chromaBits > 8 || w > 65535 ||
 		h > 65535 {
 		return nil, truncatedSet()
 	}
-	p.width, p.height, p.cropX, p.cropY = int(w), int(h), 1, 1
-	if p.chroma == 1 || p.chroma == 2 {
-		p.cropX = 2
+	set.width, set.height, set.cropX, set.cropY = int(w), int(h), 1, 1
+	if set.chroma == 1 || set.chroma == 2 {
+		set.cropX = 2
 	}
-	if p.chroma == 1 {
-		p.cropY = 2
+	if set.chroma == 1 {
+		set.cropY = 2
 	}
-	return p.applyCrop(maxPixels)
+	return set.applyCrop(maxPixels)
 }

@@ -195,14 +195,13 @@ const reach = 24
 func (r *decodeJob) lastPushPacket() int {
 	ix := r.file.Index
 	end, entry := r.group.End, ix.entryOf(r.group.Start)
-	// canPush reports whether packet d may be sent: any packet without fetched packets, otherwise
-	// one that is fetched or was sent before.
-	canPush := func(d int) bool {
-		return r.fetched == nil || d < r.worker.position.next || r.fetched.holdsPacket(d)
+	needsRead := func(d int) bool {
+		wasSent := d < r.worker.position.next
+		return r.fetched != nil && !wasSent && !r.fetched.holdsPacket(d)
 	}
 	for end < r.group.End+reach {
 		next := end + 1
-		if next >= ix.NumSamples() || ix.entryOf(next) != entry || !canPush(next) {
+		if next >= ix.NumSamples() || ix.entryOf(next) != entry || needsRead(next) {
 			break
 		}
 		end = next
@@ -217,20 +216,22 @@ func (w *worker) clearPosition() bool {
 	return true
 }
 
-// fillWanted fills the table of wanted frames (see worker.wanted) and counts them.
+// fillWanted fills the table of wanted frames and counts them. The table has an entry for each
+// packet of the group: the ordinal of its frame plus 1, or 0 if the frame is not wanted.
 func (r *decodeJob) fillWanted() {
 	ix, w := r.file.Index, r.worker
 	r.firstDecode = r.group.Start
-	n := r.group.End - r.group.Start + 1
-	if cap(w.wanted) < n {
-		w.wanted = make([]int32, n)
+	packets := r.group.End - r.group.Start + 1
+	if cap(w.wanted) < packets {
+		w.wanted = make([]int32, packets)
 	}
-	w.wanted = w.wanted[:n]
+	w.wanted = w.wanted[:packets]
 	clear(w.wanted)
 	r.wantedLeft = 0
-	for _, k := range r.group.Ordinals {
-		if slot := &w.wanted[ix.DecodeIndex(k)-r.firstDecode]; *slot == 0 {
-			*slot = int32(k) + 1
+	for _, ordinal := range r.group.Ordinals {
+		entry := &w.wanted[ix.DecodeIndex(ordinal)-r.firstDecode]
+		if *entry == 0 { // otherwise the group names the frame twice
+			*entry = int32(ordinal) + 1
 			r.wantedLeft++
 		}
 	}
@@ -247,8 +248,8 @@ func (r *decodeJob) wantedOrdinal(d int) int32 {
 // ordinalAt returns the wanted frame that a failure at packet d affects: the packet's own frame, or
 // else the first frame that is not delivered yet.
 func (r *decodeJob) ordinalAt(d int) int {
-	if k := r.wantedOrdinal(d); k > 0 {
-		return int(k) - 1
+	if ordinalPlus1 := r.wantedOrdinal(d); ordinalPlus1 > 0 {
+		return int(ordinalPlus1) - 1
 	}
 	return r.firstMissing()
 }
@@ -312,14 +313,14 @@ func (r *decodeJob) receiveFrames() error {
 			continue
 		}
 		w.position.lastShown = max(w.position.lastShown, ix.Sample(d).PTS)
-		k := r.wantedOrdinal(d)
-		if k == 0 {
+		ordinalPlus1 := r.wantedOrdinal(d)
+		if ordinalPlus1 == 0 {
 			continue
 		}
 		r.worker.wanted[d-r.firstDecode] = 0
 		r.wantedLeft--
 		r.pool.delivered.Add(1)
-		if err := r.deliver(int(k)-1, pic); err != nil {
+		if err := r.deliver(int(ordinalPlus1)-1, pic); err != nil {
 			r.deliverErr = err
 			return err
 		}

@@ -51,32 +51,37 @@ func EachFrame(
 		each.Pool = NewPool(0)
 		defer each.Pool.Close()
 	}
-	at := make([]int, len(refs))
-	for i := range at {
-		at[i] = i
+	remaining := make([]int, len(refs)) // positions in refs, in the order of the calls
+	for i := range remaining {
+		remaining[i] = i
 	}
-	path := func(i int) string {
+	path := func(i int) string { // "" for a position without video
 		if refs[i].Missing {
 			return ""
 		}
 		return refs[i].Path
 	}
 	if each.Threads > 1 {
-		slices.SortStableFunc(at, func(i, j int) int {
+		slices.SortStableFunc(remaining, func(i, j int) int {
 			return cmp.Or(
 				cmp.Compare(path(i), path(j)),
 				cmp.Compare(refs[i].Ordinal, refs[j].Ordinal),
 			)
 		})
 	}
-	for len(at) > 0 {
-		file, n := path(at[0]), 1
-		for n < len(at) && path(at[n]) == file &&
-			(file == "" || refs[at[n]].Ordinal >= refs[at[n-1]].Ordinal) {
+	for len(remaining) > 0 {
+		file := path(remaining[0])
+		// continues reports whether the next position belongs to the run of the previous one.
+		continues := func(previous, next int) bool {
+			isAscending := refs[next].Ordinal >= refs[previous].Ordinal
+			return path(next) == file && (file == "" || isAscending)
+		}
+		n := 1
+		for n < len(remaining) && continues(remaining[n-1], remaining[n]) {
 			n++
 		}
-		run := at[:n]
-		at = at[n:]
+		run := remaining[:n]
+		remaining = remaining[n:]
 		if file == "" {
 			err := each.runParts(ctx, n, func(ctx context.Context, from, to int) error {
 				for k := from; k < to; k++ {

@@ -8,6 +8,11 @@ import (
 	"sort"
 )
 
+const (
+	maxMediaTime = 1 << 61 // the sum of two such times fits int64
+	normalRate   = 1 << 16 // of an edit, with 16 fractional bits
+)
+
 // edit presents the media times [from, to) at start on the presentation timeline. All are in track
 // units.
 type edit struct{ from, to, start int64 }
@@ -39,16 +44,16 @@ func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 		}
 		length := rescaleTime(duration, t.timescale, movieScale)
 		switch {
-		case media < -1 || media > 1<<61:
+		case media < -1 || media > maxMediaTime:
 			return nil, b.malformed("edit %d begins at media time %d", i, media)
-		case media >= 0 && rate != 1<<16:
+		case media >= 0 && rate != normalRate:
 			return nil, b.unsupported(
 				"re-encode it",
 				"edit %d plays at rate %g, not 1",
 				i,
-				float64(int32(rate))/65536,
+				float64(int32(rate))/normalRate,
 			)
-		case start+length > 1<<61:
+		case start+length > maxMediaTime:
 			return nil, b.malformed("edit %d ends beyond any time", i)
 		}
 		if media >= 0 {
@@ -66,7 +71,7 @@ func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 	return edits, nil
 }
 
-// rescaleTime returns round(v·to/from), at most 2^61.
+// rescaleTime returns round(v·to/from), at most maxMediaTime.
 func rescaleTime(v uint64, to, from int64) int64 {
 	if from <= 0 {
 		return 0
@@ -74,10 +79,10 @@ func rescaleTime(v uint64, to, from int64) int64 {
 	hi, lo := bits.Mul64(v, uint64(to))
 	lo, carry := bits.Add64(lo, uint64(from)/2, 0)
 	if hi += carry; hi >= uint64(from) {
-		return 1 << 61
+		return maxMediaTime
 	}
 	q, _ := bits.Div64(hi, lo, uint64(from))
-	return int64(min(q, 1<<61))
+	return int64(min(q, maxMediaTime))
 }
 
 // numberFrames determines which samples are presented, in which order and when.

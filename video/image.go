@@ -21,63 +21,65 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 		}
 		return StillSize(ref.Encoded)
 	}
-	r := ref.Raw
+	raw := ref.Raw
 	info := StillInfo{
 		Format:   "raw",
-		Width:    r.Width,
-		Height:   r.Height,
+		Width:    raw.Width,
+		Height:   raw.Height,
 		Channels: 3,
 		DType:    robocache.Uint8,
 	}
-	size := r.DType.Size()
+	size := raw.DType.Size()
 	switch {
-	case r.Channels == 1 &&
-		(r.DType == robocache.Uint8 || r.DType == robocache.Uint16 || r.DType == robocache.Float32):
-		info.Channels, info.DType = 1, r.DType
-	case (r.Channels == 3 || r.Channels == 4) &&
-		(r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
+	case raw.Channels == 1 &&
+		(raw.DType == robocache.Uint8 || raw.DType == robocache.Uint16 ||
+			raw.DType == robocache.Float32):
+		info.Channels, info.DType = 1, raw.DType
+	case (raw.Channels == 3 || raw.Channels == 4) &&
+		(raw.DType == robocache.Uint8 || raw.DType == robocache.Uint16):
 	default:
 		return info, stillError(
 			robocache.ErrUnsupported,
 			"raw images with %d channels of %s are not decoded",
-			r.Channels,
-			r.DType,
+			raw.Channels,
+			raw.DType,
 		)
 	}
-	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 ||
-		r.Stride < 0 {
+	if raw.Width <= 0 || raw.Height <= 0 ||
+		raw.Width > math.MaxInt32 || raw.Height > math.MaxInt32 ||
+		raw.Stride < 0 {
 		return info, stillError(
 			robocache.ErrMalformed,
 			"raw image of %d×%d pixels, stride %d",
-			r.Width,
-			r.Height,
-			r.Stride,
+			raw.Width,
+			raw.Height,
+			raw.Stride,
 		)
 	}
-	if int64(r.Width)*int64(r.Height) > MaxImagePixels {
+	if int64(raw.Width)*int64(raw.Height) > MaxImagePixels {
 		return info, stillError(
 			robocache.ErrResourceLimit,
 			"raw image of %d×%d pixels",
-			r.Width,
-			r.Height,
+			raw.Width,
+			raw.Height,
 		)
 	}
-	row := r.Width * r.Channels * size
-	stride := strideOf(r)
-	isTooShort := stride < row || int64(len(r.Pix)) < int64(row)
+	row := raw.Width * raw.Channels * size
+	stride := strideOf(raw)
+	isTooShort := stride < row || int64(len(raw.Pix)) < int64(row)
 	if !isTooShort { // the last row needs no padding
-		completeRows := 1 + (int64(len(r.Pix))-int64(row))/int64(stride)
-		isTooShort = completeRows < int64(r.Height)
+		completeRows := 1 + (int64(len(raw.Pix))-int64(row))/int64(stride)
+		isTooShort = completeRows < int64(raw.Height)
 	}
 	if isTooShort {
 		return info, stillError(
 			robocache.ErrMalformed,
 			"raw image of %d×%d×%d %s in %d bytes, stride %d",
-			r.Height,
-			r.Width,
-			r.Channels,
-			r.DType,
-			len(r.Pix),
+			raw.Height,
+			raw.Width,
+			raw.Channels,
+			raw.DType,
+			len(raw.Pix),
 			stride,
 		)
 	}
@@ -143,41 +145,41 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	if err != nil || ref.Raw == nil {
 		return ref.Encoded, err
 	}
-	r := ref.Raw
-	at := image.Rect(0, 0, r.Width, r.Height)
+	raw := ref.Raw
+	bounds := image.Rect(0, 0, raw.Width, raw.Height)
 	var img image.Image
 	switch {
 	case info.DType == robocache.Float32:
-		return floatTIFF(r), nil
+		return floatTIFF(raw), nil
 	case info.DType == robocache.Uint16:
-		m := image.NewGray16(at)
-		for y := range r.Height {
-			in, to := r.Pix[y*strideOf(r):], m.Pix[y*m.Stride:]
-			for x := range r.Width {
-				to[2*x], to[2*x+1] = in[2*x+1], in[2*x]
+		pixels := image.NewGray16(bounds)
+		for y := range raw.Height {
+			in, out := raw.Pix[y*strideOf(raw):], pixels.Pix[y*pixels.Stride:]
+			for x := range raw.Width { // image.Gray16 is big-endian
+				out[2*x], out[2*x+1] = in[2*x+1], in[2*x]
 			}
 		}
-		img = m
+		img = pixels
 	case info.Channels == 1:
-		m := image.NewGray(at)
-		for y := range r.Height {
-			copy(m.Pix[y*m.Stride:][:r.Width], r.Pix[y*strideOf(r):])
+		pixels := image.NewGray(bounds)
+		for y := range raw.Height {
+			copy(pixels.Pix[y*pixels.Stride:][:raw.Width], raw.Pix[y*strideOf(raw):])
 		}
-		img = m
+		img = pixels
 	default:
-		rgb := make([]byte, 3*r.Width*r.Height)
-		packRaw(r, rgb)
-		m := image.NewRGBA(at)
-		for i := range r.Width * r.Height {
-			copy(m.Pix[4*i:4*i+3], rgb[3*i:])
-			m.Pix[4*i+3] = 255
+		rgb := make([]byte, 3*raw.Width*raw.Height)
+		packRaw(raw, rgb)
+		pixels := image.NewRGBA(bounds)
+		for i := range raw.Width * raw.Height {
+			copy(pixels.Pix[4*i:4*i+3], rgb[3*i:])
+			pixels.Pix[4*i+3] = 255
 		}
-		img = m
+		img = pixels
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
 		return nil, robocache.Malformed("encode still image", nil, "raw image of %d×%d pixels",
-			r.Width, r.Height).
+			raw.Width, raw.Height).
 			WithCause(err)
 	}
 	return out.Bytes(), nil

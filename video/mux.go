@@ -86,9 +86,9 @@ func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 
 // planJoin checks the parts and computes the tables of the output.
 func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan, error) {
-	m := &joinPlan{}
+	plan := &joinPlan{}
 	var err error
-	if m.timescale, m.frameTicks, err = TrackTimescale(rate); err != nil {
+	if plan.timescale, plan.frameTicks, err = TrackTimescale(rate); err != nil {
 		return nil, err
 	}
 	total := 0
@@ -116,76 +116,72 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan
 	if total == 0 {
 		return nil, robocache.Misuse(opConcat, nil, "no frames to join")
 	}
-	m.sizes = make([]uint32, 0, total)
+	plan.sizes = make([]uint32, 0, total)
 	ordinals := make([]uint32, 0, total)
 	reordered := false
 	for i, p := range parts {
-		ix := p.File.Index
-		first, last := math.MaxInt, -1
-		for k := p.From; k < p.To; k++ {
-			d := ix.DecodeIndex(k)
-			first, last = min(first, d), max(last, d)
-		}
-		start := ix.Sample(first)
-		if last-first+1 != p.To-p.From {
-			return nil, partError(
-				robocache.ErrUnsupported,
-				i,
-				p,
-				"samples of other frames are between those of the part "+
-					"(open GOP, or a cut by an edit list)",
-				encodeHint,
-			)
-		}
-		if !start.Sync || ix.DecodeIndex(p.From) != first {
-			return nil, partError(
-				robocache.ErrUnsupported,
-				i,
-				p,
-				"the part does not begin at a sync sample",
-				encodeHint,
-			)
-		}
-		raw := ix.rawStsd[start.Entry]
-		if m.entryBytes == nil {
-			m.entryBytes, m.sampleEntry = raw, &ix.entries[start.Entry]
-		}
-		if !bytes.Equal(comparableEntry(raw), comparableEntry(m.entryBytes)) ||
-			ix.entries[start.Entry].Rotation != m.sampleEntry.Rotation ||
-			ix.entryOf(last) != start.Entry {
-			return nil, partError(
-				robocache.ErrUnsupported,
-				i,
-				p,
-				"the sample entry (codec configuration) differs from the first part's",
-				encodeHint,
-			)
-		}
-		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
-			return nil, robocache.At(
-				err,
-				robocache.Where{"part": i, "file": p.File.Path, "frame": p.From},
-			)
+		first, last, err := plan.checkSamples(ctx, i, p)
+		if err != nil {
+			return nil, err
 		}
 		var partReordered bool
-		ordinals, partReordered = m.addPart(p, first, last, ordinals)
+		ordinals, partReordered = plan.addPart(p, first, last, ordinals)
 		reordered = reordered || partReordered
 	}
 	if reordered {
-		m.ordinals = ordinals
+		plan.ordinals = ordinals
 	}
-	if m.delayFrames > 64 {
+	if plan.delayFrames > 64 {
 		return nil, robocache.Unsupported(
 			opConcat,
 			nil,
 			"frames are reordered by %d, limit 64",
-			m.delayFrames,
+			plan.delayFrames,
 		)
 	}
-	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.frameTicks)); hi != 0 || lo > 1<<62 {
+	if hi, lo := bits.Mul64(uint64(total+1), uint64(plan.frameTicks)); hi != 0 || lo > 1<<62 {
 		return nil, robocache.ResourceLimit(opConcat, nil, "%d frames at %s", total, rate)
 	}
-	return m, nil
+	return plan, nil
+}
+
+// checkSamples returns the first and the last sample of part i. It returns an error if the part
+// cannot be joined: if its samples are not adjacent, if it does not begin at a sync sample, or if
+// its sample entry differs from that of the first part.
+func (m *joinPlan) checkSamples(ctx context.Context, i int, p Part) (first, last int, err error) {
+	ix := p.File.Index
+	first, last = math.MaxInt, -1
+	for k := p.From; k < p.To; k++ {
+		d := ix.DecodeIndex(k)
+		first, last = min(first, d), max(last, d)
+	}
+	unsupported := func(msg string) error {
+		return partError(robocache.ErrUnsupported, i, p, msg, encodeHint)
+	}
+	start := ix.Sample(first)
+	if last-first+1 != p.To-p.From {
+		return first, last, unsupported("samples of other frames are between those of the part " +
+			"(open GOP, or a cut by an edit list)")
+	}
+	if !start.Sync || ix.DecodeIndex(p.From) != first {
+		return first, last, unsupported("the part does not begin at a sync sample")
+	}
+	raw := ix.rawStsd[start.Entry]
+	if m.entryBytes == nil {
+		m.entryBytes, m.sampleEntry = raw, &ix.entries[start.Entry]
+	}
+	if !bytes.Equal(comparableEntry(raw), comparableEntry(m.entryBytes)) ||
+		ix.entries[start.Entry].Rotation != m.sampleEntry.Rotation ||
+		ix.entryOf(last) != start.Entry {
+		return first, last, unsupported(
+			"the sample entry (codec configuration) differs from the first part's",
+		)
+	}
+	if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
+		where := robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}
+		return first, last, robocache.At(err, where)
+	}
+	return first, last, nil
 }
 
 // addPart appends a part, whose samples are first to last, to the tables. ordinals are the frame

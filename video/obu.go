@@ -76,68 +76,68 @@ type sequenceHeader struct {
 // parseSequence parses a sequence header. The comments are the names of the fields in the AV1
 // specification, section 5.5.
 func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
-	r := bitReader{b: payload, noEscapes: true}
-	s := &sequenceHeader{wholeOBU: append([]byte(nil), whole...)}
-	profile := r.readBits(3)
-	r.readBit() // still_picture
-	s.isReduced = r.readBit() == 1
+	bits := bitReader{b: payload, noEscapes: true}
+	header := &sequenceHeader{wholeOBU: append([]byte(nil), whole...)}
+	profile := bits.readBits(3)
+	bits.readBit() // still_picture
+	header.isReduced = bits.readBit() == 1
 	var level, tier uint32
-	if s.isReduced {
-		level = r.readBits(5)
+	if header.isReduced {
+		level = bits.readBits(5)
 	} else {
-		level, tier = operatingPoints(&r)
+		level, tier = operatingPoints(&bits)
 	}
-	widthBits, heightBits := int(r.readBits(4))+1, int(r.readBits(4))+1
-	s.width, s.height = int(r.readBits(widthBits))+1, int(r.readBits(heightBits))+1
-	if !s.isReduced && r.readBit() == 1 {
-		r.skipBits(7) // lengths of frame ids
+	widthBits, heightBits := int(bits.readBits(4))+1, int(bits.readBits(4))+1
+	header.width, header.height = int(bits.readBits(widthBits))+1, int(bits.readBits(heightBits))+1
+	if !header.isReduced && bits.readBit() == 1 {
+		bits.skipBits(7) // lengths of frame ids
 	}
-	r.skipBits(3) // superblock size, enable_filter_intra, enable_intra_edge_filter
-	if !s.isReduced {
-		r.skipBits(4) // enable_interintra_compound to enable_dual_filter
-		hasOrderHint := r.readBit() == 1
+	bits.skipBits(3) // superblock size, enable_filter_intra, enable_intra_edge_filter
+	if !header.isReduced {
+		bits.skipBits(4) // enable_interintra_compound to enable_dual_filter
+		hasOrderHint := bits.readBit() == 1
 		if hasOrderHint {
-			r.skipBits(2) // enable_jnt_comp, enable_ref_frame_mvs
+			bits.skipBits(2) // enable_jnt_comp, enable_ref_frame_mvs
 		}
 		screenTools := uint32(2) // 2: each frame chooses
-		if r.readBit() == 0 {    // seq_choose_screen_content_tools
-			screenTools = r.readBit()
+		if bits.readBit() == 0 { // seq_choose_screen_content_tools
+			screenTools = bits.readBit()
 		}
-		if screenTools > 0 && r.readBit() == 0 { // seq_choose_integer_mv
-			r.readBit() // seq_force_integer_mv
+		if screenTools > 0 && bits.readBit() == 0 { // seq_choose_integer_mv
+			bits.readBit() // seq_force_integer_mv
 		}
 		if hasOrderHint {
-			r.skipBits(3) // order_hint_bits_minus_1
+			bits.skipBits(3) // order_hint_bits_minus_1
 		}
 	}
-	r.skipBits(3) // enable_superres, enable_cdef, enable_restoration
-	highDepth := r.readBit()
+	bits.skipBits(3) // enable_superres, enable_cdef, enable_restoration
+	highDepth := bits.readBit()
 	twelve, mono := uint32(0), uint32(0)
 	if profile == 2 && highDepth == 1 {
-		twelve = r.readBit()
+		twelve = bits.readBit()
 	}
 	if profile != 1 {
-		mono = r.readBit()
+		mono = bits.readBit()
 	}
 	primaries, transfer, matrix := uint32(2), uint32(2), uint32(2) // unspecified
-	if r.readBit() == 1 {                                          // color_description_present_flag
-		primaries, transfer, matrix = r.readBits(8), r.readBits(8), r.readBits(8)
+	if bits.readBit() == 1 {                                       // color_description_present_flag
+		primaries, transfer, matrix = bits.readBits(8), bits.readBits(8), bits.readBits(8)
 	}
 	// Color planes of half the width, of half the height, and the position of their samples.
 	subX, subY, samplePosition := uint32(1), uint32(1), uint32(0)
 	switch {
 	case mono == 1:
-		r.readBit() // color_range
+		bits.readBit() // color_range
 	case primaries == 1 && transfer == 13 && matrix == 0: // sRGB
 		subX, subY = 0, 0
 	default:
-		r.readBit() // color_range
+		bits.readBit() // color_range
 		switch {
 		case profile == 1:
 			subX, subY = 0, 0
 		case profile == 2 && twelve == 1:
-			if subX = r.readBit(); subX == 1 {
-				subY = r.readBit()
+			if subX = bits.readBit(); subX == 1 {
+				subY = bits.readBit()
 			} else {
 				subY = 0
 			}
@@ -145,17 +145,17 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 			subY = 0
 		}
 		if subX == 1 && subY == 1 {
-			samplePosition = r.readBits(2)
+			samplePosition = bits.readBits(2)
 		}
 	}
-	if r.bad || profile > 2 {
+	if bits.bad || profile > 2 {
 		return nil, malformedPacket("a sequence header is truncated", "", "")
 	}
-	s.config = [2]byte{
+	header.config = [2]byte{
 		byte(profile<<5 | level),
 		byte(tier<<7 | highDepth<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | samplePosition),
 	}
-	return s, nil
+	return header, nil
 }
 
 // operatingPoints reads a sequence header from its timing fields to its operating points. It
@@ -280,7 +280,8 @@ func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
 	if !key {
 		return nil
 	}
-	if r.readBits(24) != 0x498342 {
+	const syncCode = 0x498342 // frame_sync_code
+	if r.readBits(24) != syncCode {
 		return malformedPacket("a key frame of VP9 has no sync code", "", "")
 	}
 	depth := uint32(0) // 0, 1, 2 for 8, 10, 12 bits

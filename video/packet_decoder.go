@@ -108,32 +108,35 @@ func (d *PacketDecoder) send(packet []byte, size, number int) error {
 	return d.decoder.Send(d.sample, int64(number))
 }
 
-// receive emits the frames that are ready. failed is the error of the decoder, which is then
-// closed, or the error for a packet that has no frame. err is the error of emit.
-func (d *PacketDecoder) receive(emit func(number int, pic Frame) error) (failed, err error) {
+// receive emits the frames that are ready. It returns two errors. decodeErr is the error of the
+// decoder, which is then closed, or the error for a packet that has no frame. emitErr is the error
+// of emit.
+func (d *PacketDecoder) receive(
+	emit func(number int, pic Frame) error,
+) (decodeErr, emitErr error) {
 	for {
 		pic, key, ok, err := d.decoder.Receive()
 		if err != nil {
-			failed = cmp.Or(failed, robocache.At(err, packetAt(d.firstWaiting())))
+			decodeErr = cmp.Or(decodeErr, robocache.At(err, packetAt(d.firstWaiting())))
 			d.closeDecoder()
-			return failed, nil
+			return decodeErr, nil
 		}
 		if !ok {
-			return failed, nil
+			return decodeErr, nil
 		}
 		// Frames come in the order of their packets, so the packets before this one have none.
 		number := int(key)
 		for len(d.waiting) > 0 && d.waiting[0] <= number {
 			if d.waiting[0] == number {
-				err = emit(number, pic)
+				emitErr = emit(number, pic)
 			} else {
-				failed = cmp.Or(failed, noFrame(packetAt(d.waiting[0])))
+				decodeErr = cmp.Or(decodeErr, noFrame(packetAt(d.waiting[0])))
 			}
 			d.waiting = slices.Delete(d.waiting, 0, 1)
 		}
-		if err != nil {
+		if emitErr != nil {
 			d.Lost()
-			return failed, err
+			return decodeErr, emitErr
 		}
 	}
 }

@@ -106,11 +106,12 @@ type Skipper interface {
 	SendUnwanted(packet []byte, pts int64) error
 }
 
-// Reorderer is a Decoder that accepts the reorder depth: relation many frames may precede a frame
-// in decode order and follow it in presentation order. Some streams do not carry it, and their
-// frames would be delivered in the wrong order.
+// Reorderer is a Decoder that accepts the reorder depth of a stream. This is the largest number of
+// frames that precede a frame in decode order and follow it in presentation order. Some streams do
+// not carry this number, and their frames would be delivered in the wrong order.
 type Reorderer interface {
-	Reorder(images int)
+	// Reorder sets the reorder depth. It must be called before the first packet.
+	Reorder(depth int)
 }
 
 // Within is a Decoder whose calls are cheaper inside Within, because a device's context is made
@@ -306,53 +307,62 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, relation int, err er
 		p.mu.Unlock()
 		return nil, elsewhere, robocache.Misuse(opDecode, nil, "the pool is closed")
 	}
-	found, fitting := -1, 0 // the decoder to use, and the number of decoders with this entry
-	for i, c := range p.idle {
-		if !sameEntry(&c.entry, entry) {
+	i, relation := p.findIdle(f.Index, g, entry)
+	if i < 0 {
+		p.mu.Unlock()
+		w, err = p.newWorker(entry)
+		if err == nil {
+			p.opened.Add(1)
+		}
+		return w, elsewhere, err
+	}
+	w = p.idle[i]
+	p.idle = slices.Delete(p.idle, i, i+1)
+	p.idleBytes -= w.bytes
+	p.mu.Unlock()
+	if relation != resumed && w.position.index != nil {
+		w.decoder.Flush()
+		w.position = position{}
+	}
+	return w, relation, nil
+}
+
+// findIdle returns the index in p.idle of the decoder to use for the group, and its relation to the
+// group. It returns -1 if the group needs a new decoder. Caller must hold p.mu.
+func (p *Pool) findIdle(ix *Index, g Group, entry *SampleEntry) (found, relation int) {
+	found = -1
+	sameEntries := 0 // number of idle decoders with this entry
+	for i, idle := range p.idle {
+		if !sameEntry(&idle.entry, entry) {
 			continue
 		}
-		// Among equal decoders the least recently used is taken. Another caller may continue at the
-		// positions of the others.
-		fitting++
+		sameEntries++
+		// p.idle begins with the least recently used decoder. Prefer it among equal decoders,
+		// because other callers may continue at the positions of the newer ones.
 		if found < 0 {
 			found = i
 		}
-		if c.lastIndex != f.Index {
+		if idle.lastIndex != ix {
 			continue
 		}
-		if c.position.index != nil && c.position.canServe(f.Index, g) {
-			found, relation = i, resumed
-			break
+		if idle.position.index != nil && idle.position.canServe(ix, g) {
+			return i, resumed
 		}
-		ahead := g.Ordinals[0] - c.lastFrame
+		ahead := g.Ordinals[0] - idle.lastFrame
 		isNear := ahead > 0 && ahead <= nearFrames
 		if relation == elsewhere && isNear {
 			found, relation = i, nearby
 		}
 	}
-	if found >= 0 && relation == elsewhere && p.idle[found].lastIndex != f.Index {
-		keepsPosition := g.Cost() > longGroup && fitting < keepPositions
-		if keepsPosition { // leave the idle decoder for the caller that used it last
-			found = -1
-		}
+	if found < 0 || relation == nearby || p.idle[found].lastIndex == ix {
+		return found, relation
 	}
-	if found >= 0 {
-		w = p.idle[found]
-		p.idle = slices.Delete(p.idle, found, found+1)
-		p.idleBytes -= w.bytes
-		p.mu.Unlock()
-		if relation != resumed && w.position.index != nil {
-			w.decoder.Flush()
-			w.position = position{}
-		}
-		return w, relation, nil
+	// The decoder was last used for another file. A long group is worth a new decoder, so that the
+	// idle one keeps its position for the caller that used it.
+	if g.Cost() > longGroup && sameEntries < keepPositions {
+		return -1, elsewhere
 	}
-	p.mu.Unlock()
-	w, err = p.newWorker(entry)
-	if err == nil {
-		p.opened.Add(1)
-	}
-	return w, elsewhere, err
+	return found, relation
 }
 
 // newWorker returns a worker with a new decoder for the sample entry.

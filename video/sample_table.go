@@ -147,9 +147,9 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 	}
 	ix.offsetLow = make([]uint32, ix.samples)
 	ix.firstCut = ix.samples
-	d, run := 0, 0 // next sample, and the run of the current chunk
-	for c := 0; c < nChunks && d < ix.samples; c++ {
-		for run+1 < nRuns && firstChunk(run+1) <= uint32(c+1) {
+	sample, run := 0, 0 // next sample, and the run of the current chunk
+	for chunk := 0; chunk < nChunks && sample < ix.samples; chunk++ {
+		for run+1 < nRuns && firstChunk(run+1) <= uint32(chunk+1) {
 			run++
 			if firstChunk(run) <= firstChunk(run-1) {
 				return stsc.malformed("run %d does not begin after run %d", run, run-1)
@@ -166,29 +166,31 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 			)
 		}
 		if len(ix.entryRuns) == 0 || ix.entryRuns[len(ix.entryRuns)-1].entry != uint16(entry) {
-			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(d), uint16(entry)})
+			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(sample), uint16(entry)})
 		}
 		var off uint64
 		if width == 4 {
-			off = uint64(be.Uint32(starts[4*c:]))
+			off = uint64(be.Uint32(starts[4*chunk:]))
 		} else {
-			off = be.Uint64(starts[8*c:])
+			off = be.Uint64(starts[8*chunk:])
 		}
-		for i := int64(0); i < perChunk && d < ix.samples; i++ {
+		for i := int64(0); i < perChunk && sample < ix.samples; i++ {
 			size := uint64(ix.fixedSize)
 			if ix.sizes != nil {
-				size = uint64(ix.sizes[d])
+				size = uint64(ix.sizes[sample])
 			}
 			if size == 0 {
-				return box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d)
+				stsz := box{"stsz", nil, t.boxes["stsz"].off}
+				return stsz.malformed("sample %d has no bytes", sample)
 			}
 			isCut := off > uint64(p.fileSize) || size > uint64(p.fileSize)-off
 			if isCut {
-				if !p.lim.AllowTruncated || off > 1<<48-1 {
+				const maxOffset = 1<<48 - 1 // that offsetLow and offsetHigh can store
+				if !p.lim.AllowTruncated || off > maxOffset {
 					err := chunks.malformed(
 						"entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)",
-						c,
-						d,
+						chunk,
+						sample,
 						off,
 						size,
 						p.fileSize,
@@ -196,22 +198,22 @@ func (t *track) readOffsets(p *boxParser, ix *Index) error {
 					err.Hint = "the file looks truncated: fetch it again"
 					return err
 				}
-				ix.firstCut = min(ix.firstCut, d)
+				ix.firstCut = min(ix.firstCut, sample)
 			}
 			// An offset is stored in 32 low and, if a file needs them, 16 high bits.
 			if off > math.MaxUint32 && ix.offsetHigh == nil {
 				ix.offsetHigh = make([]uint16, ix.samples)
 			}
-			ix.offsetLow[d] = uint32(off)
+			ix.offsetLow[sample] = uint32(off)
 			if ix.offsetHigh != nil {
-				ix.offsetHigh[d] = uint16(off >> 32)
+				ix.offsetHigh[sample] = uint16(off >> 32)
 			}
 			off += size
-			d++
+			sample++
 		}
 	}
-	if d < ix.samples {
-		return stsc.malformed("the chunks hold %d samples, but %d are declared", d, ix.samples)
+	if sample < ix.samples {
+		return stsc.malformed("the chunks hold %d samples, but %d are declared", sample, ix.samples)
 	}
 	return nil
 }

@@ -178,18 +178,19 @@ func splitDescriptor(d []byte) (tag byte, body, rest []byte) {
 	if len(d) < 2 {
 		return 0, nil, nil
 	}
-	tag, n, i := d[0], 0, 1
-	for ; i < len(d) && i <= 4; i++ {
-		n = n<<7 | int(d[i]&0x7f)
-		if d[i]&0x80 == 0 {
-			i++
+	tag, size, next := d[0], 0, 1
+	// The size has up to 4 bytes, with 7 bits each. The high bit states that another byte follows.
+	for ; next < len(d) && next <= 4; next++ {
+		size = size<<7 | int(d[next]&0x7f)
+		if d[next]&0x80 == 0 {
+			next++
 			break
 		}
 	}
-	if n > len(d)-i {
+	if size > len(d)-next {
 		return 0, nil, nil
 	}
-	return tag, d[i : i+n], d[i+n:]
+	return tag, d[next : next+size], d[next+size:]
 }
 
 // canonicalEntry returns the entry in the form that Concat writes: without bit rates (those of an

@@ -3,6 +3,7 @@ package lerobot
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -109,7 +110,7 @@ func (d *Dataset) listData(ctx context.Context) (map[place]string, error) {
 		return map[place]string{}, nil
 	}
 	list, _, err := store.Files(ctx, d.Bytes, "data", func(name string) bool {
-		return fileName.MatchString(name[1+lastSlash(name):])
+		return fileName.MatchString(path.Base(name))
 	})
 	if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound) {
 		return map[place]string{}, nil
@@ -118,16 +119,6 @@ func (d *Dataset) listData(ctx context.Context) (map[place]string, error) {
 		return nil, err
 	}
 	return indexTree(list, d.raw), nil
-}
-
-// lastSlash returns the position of the last slash in name, or -1.
-func lastSlash(name string) int {
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i] == '/' {
-			return i
-		}
-	}
-	return -1
 }
 
 // namedFileFooter reads the footer of a data file that the table names. Unlike tables.openFile, it

@@ -31,12 +31,13 @@ func (doc *doctor) checkTables(ctx context.Context) {
 		if !doc.shouldCheckAny(ctx, eps) {
 			c.totalRows = rowsAfterFile
 		} else if err := doc.checkFile(ctx, int32(file), c); err == nil {
-			// The numbers in the following files count the rows that this file lost.
+			// If this file has lost rows, the column index of the following files still counts
+			// them. checkFile added only the rows that the file has, so add the lost ones.
 			for _, e := range eps {
 				c.totalRows += max(0, int64(d.Len(int(e)))-int64(c.episodeRows[e]))
 			}
 		} else {
-			// The index of the following files is counted as if this file were complete.
+			// The column index of the following files counts all rows of the unreadable file.
 			c.totalRows = rowsAfterFile
 			for _, e := range eps {
 				doc.unreadable[int(e)] = true
@@ -415,7 +416,8 @@ func (doc *doctor) checkTimestamp(
 	}
 }
 
-// tolerance returns lerobot's 0.1 ms plus the rounding error of float32.
+// tolerance returns the largest error of a timestamp t in seconds: lerobot's 0.1 ms plus the
+// rounding error of float32, which has 23 bits after the leading one.
 func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }
 
 // checkStatistics reads the values of every stored feature. It computes the statistics of numbers

@@ -432,12 +432,12 @@ func readDepth(r *declared) *robocache.Depth {
 
 // frameSize returns height, width and channels. The names of the axes determine their order.
 // Without names, a first axis of at most 4 is the channels if the last axis is larger.
-func frameSize(r *declared) (h, w, c int) {
-	s := r.shape
-	if len(s) == 2 {
-		return s[0], s[1], 1
+func frameSize(r *declared) (height, width, channels int) {
+	shape := r.shape
+	if len(shape) == 2 {
+		return shape[0], shape[1], 1
 	}
-	if len(s) != 3 {
+	if len(shape) != 3 {
 		return 0, 0, 0
 	}
 	var names []string
@@ -452,13 +452,13 @@ func frameSize(r *declared) (h, w, c int) {
 		widthAxis := axisOf("width", "w", "cols")
 		channelAxis := axisOf("channel", "channels", "c", "rgb")
 		if heightAxis >= 0 && widthAxis >= 0 && channelAxis >= 0 {
-			return s[heightAxis], s[widthAxis], s[channelAxis]
+			return shape[heightAxis], shape[widthAxis], shape[channelAxis]
 		}
 	}
-	if s[0] <= 4 && s[2] > 4 {
-		return s[1], s[2], s[0]
+	if shape[0] <= 4 && shape[2] > 4 {
+		return shape[1], shape[2], shape[0]
 	}
-	return s[0], s[1], s[2]
+	return shape[0], shape[1], shape[2]
 }
 
 // columnOf returns the column of a feature. It returns an error if its kind is not one of kinds.

@@ -249,7 +249,8 @@ func (d *Dataset) computedTimes(ctx context.Context, episode int) ([]int64, erro
 func (d *Dataset) storedTimes(ctx context.Context, episode int, c column) ([]int64, error) {
 	n := d.Len(episode)
 	// The length is only stated by the metadata, so memory grows as rows are read.
-	out := make([]int64, 0, min(n, 1<<16))
+	const firstCapacity = 1 << 16
+	out := make([]int64, 0, min(n, firstCapacity))
 	w := d.newWalker(
 		&c,
 		func(file int32, row int64) (span, error) {
@@ -302,10 +303,11 @@ const badTimestamp = math.MinInt64
 // could move it past row/fps, and "the last row at or before" would return the row before
 // (lerobot.L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
+	const maxRow = 1 << 40 // Rate.Nanos does not overflow below it
 	if f := float32(sec); float64(f) == sec {
 		row := math.Round(sec * rate.Float())
 		isOnGrid := f == float32(row/rate.Float())
-		if isOnGrid && math.Abs(row) < 1<<40 {
+		if isOnGrid && math.Abs(row) < maxRow {
 			return rate.Nanos(int64(row))
 		}
 	}

@@ -27,7 +27,7 @@ func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int)
 
 // proveGroup compares the rows of one row group with the metadata.
 func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
-	g := f.pq.Groups[group]
+	rowGroup := f.pq.Groups[group]
 	eps := t.episodesOf(file)
 	if t.dataset.raw.major == 2 && len(eps) == 1 {
 		only := int(eps[0]) // its rows are all rows of the file
@@ -54,7 +54,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		// episodes.
 		first := sort.Search(len(eps), func(i int) bool {
 			_, start := t.fileOf(int(eps[i]))
-			return start+int64(t.dataset.Len(int(eps[i]))) > g.Start
+			return start+int64(t.dataset.Len(int(eps[i]))) > rowGroup.Start
 		})
 		eps = eps[first:]
 	}
@@ -63,7 +63,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		tableFile: f,
 		file:      file,
 		group:     group,
-		start:     g.Start,
+		start:     rowGroup.Start,
 		ids:       ids,
 		order:     order,
 		bad:       map[int32]relocated{},
@@ -74,11 +74,11 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		}
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.dataset.Len(int(e)))
-		groupEnd := g.Start + g.Rows
+		groupEnd := rowGroup.Start + rowGroup.Rows
 		if start < groupEnd && end > f.pq.Rows { // the file ends before the episode
 			return t.searchFile(ctx, f, file)
 		}
-		lo := max(start, g.Start)
+		lo := max(start, rowGroup.Start)
 		hi := min(end, groupEnd)
 		if lo >= hi { // the episode has no row in the group
 			continue

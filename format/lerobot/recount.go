@@ -49,8 +49,8 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	isSound := len(e.unsure) == 0 && assigned == nil
-	isComplete := true
+	isTableSure := len(e.unsure) == 0 && assigned == nil // each row of the table has its own data
+	isSound, isComplete := isTableSure, true
 	for i := range files {
 		isSound = isSound && files[i].isSound
 		isComplete = isComplete && files[i].err == nil
@@ -165,13 +165,13 @@ func (d *Dataset) correctTable(
 	isComplete bool,
 	assigned map[int]*rowRun,
 ) error {
-	e := d.episodes
-	c := tableCorrection{
+	table := d.episodes
+	correction := tableCorrection{
 		dataset:    d,
 		files:      files,
-		length:     slices.Clone(e.length),
-		file:       slices.Clone(e.file),
-		start:      slices.Clone(e.start),
+		length:     slices.Clone(table.length),
+		file:       slices.Clone(table.file),
+		start:      slices.Clone(table.start),
 		unreadable: map[int32]relocated{},
 		moved:      map[int32]bool{},
 	}
@@ -184,44 +184,46 @@ func (d *Dataset) correctTable(
 			runs[r.id] = append(runs[r.id], r)
 		}
 	}
-	c.isShort = !isComplete || d.raw.totalFrames < 0 || totalRows < d.raw.totalFrames
-	c.claimed = make([]int64, len(files))
-	for pos := range e.count() {
-		rows := int64(e.length[pos])
+	correction.isShort = !isComplete || d.raw.totalFrames < 0 || totalRows < d.raw.totalFrames
+	correction.claimed = make([]int64, len(files))
+	for pos := range table.count() {
+		rows := int64(table.length[pos])
 		if r := assigned[pos]; r != nil && d.isRenumbered(r.id) {
 			rows = r.rows
 		}
-		c.claimed[e.file[pos]] += rows
+		correction.claimed[table.file[pos]] += rows
 	}
-	for pos := range e.count() {
+	for pos := range table.count() {
 		r := assigned[pos]
 		matching := 0
 		if r == nil {
-			r, matching = d.pickRun(pos, runs[e.dataID(pos)])
+			r, matching = d.pickRun(pos, runs[table.dataID(pos)])
 		}
 		switch {
 		case matching > 1:
-			name := files[e.file[pos]].name
-			c.setUnreadable(pos, e.start[pos], d.tables.scatteredError(name, pos, matching))
+			name := files[table.file[pos]].name
+			err := d.tables.scatteredError(name, pos, matching)
+			correction.setUnreadable(pos, table.start[pos], err)
 		case r == nil:
-			c.setLost(pos)
+			correction.setLost(pos)
 		default:
-			c.placeEpisode(pos, r)
+			correction.placeEpisode(pos, r)
 		}
 	}
 	// Wrong lengths, wrong files and lost rows also move the following episodes. That is not a
 	// second fault.
-	isTableRight := slices.Equal(c.length, e.length) && slices.Equal(c.file, e.file)
-	onlyStartsDiffer := isTableRight && len(c.unreadable) == 0
+	isTableRight := slices.Equal(correction.length, table.length) &&
+		slices.Equal(correction.file, table.file)
+	onlyStartsDiffer := isTableRight && len(correction.unreadable) == 0
 	for f := range files {
-		if onlyStartsDiffer && c.moved[int32(f)] {
+		if onlyStartsDiffer && correction.moved[int32(f)] {
 			d.tables.reportMoved(files[f].name)
 		}
 	}
-	e.length = c.length
-	e.sumLengths()
-	d.About.Frames = e.from[e.count()]
-	return d.useFiles(files, c.file, c.start, c.unreadable)
+	table.length = correction.length
+	table.sumLengths()
+	d.About.Frames = table.from[table.count()]
+	return d.useFiles(files, correction.file, correction.start, correction.unreadable)
 }
 
 // tableCorrection holds the corrected columns of the episodes table.
@@ -264,14 +266,15 @@ func (c *tableCorrection) placeEpisode(pos int, r *rowRun) {
 	r.isTaken = true
 	isReported := false
 	name := c.files[r.file].name
-	// Rows are lost if the set has fewer than its totals say, and the file fewer than its
-	// episodes. Otherwise the table is wrong.
+	// A run that is shorter than the table states has two possible causes: rows were lost, or the
+	// table is wrong. Assume lost rows only if the totals and the lengths of the file's other
+	// episodes also state more rows than there are.
 	isFileShort := c.files[r.file].rows < c.claimed[r.file]
 	isCertain := !e.isUnsure(pos) && !d.isRenumbered(r.id)
-	isLost := c.isShort && isCertain && isFileShort
+	mayHaveLostRows := c.isShort && isCertain && isFileShort
 	length, ok := rowCount(r.rows)
 	switch {
-	case isLost && r.rows < int64(e.length[pos]):
+	case mayHaveLostRows && r.rows < int64(e.length[pos]):
 		c.setUnreadable(pos, r.start, d.tables.lengthError(name, pos, r.rows))
 		d.reportLost(pos, name, r.rows)
 	case ok && length != e.length[pos]:

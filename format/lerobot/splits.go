@@ -9,11 +9,14 @@ import (
 
 // extendSplits adds the recovered episodes, which begin at position known, to the splits that
 // contain all episodes before them. If there is no such split, it adds them to the splits that end
-// at the last of these episodes. A split may or may not count the rows of the table whose index
-// occurs twice.
+// at the last of these episodes.
+//
+// The table may list some recovered episodes under an index that occurs twice. Some writers of
+// splits count such a row of the table, and others do not. A split is therefore complete if it ends
+// at known, or if it ends at the last listed episode.
 func (d *Dataset) extendSplits(known int) {
 	e := d.episodes
-	listed := e.count() - e.unlisted
+	listed := e.count() - e.unlisted // position after the last episode of the table
 	if known == e.count() {
 		return
 	}

@@ -78,7 +78,8 @@ func (f *timedFile) tolerance(step int64) int64 { return video.HalfFrame(f.inter
 
 // nanoseconds converts seconds of the metadata. ok is false if they cannot be a time of a video.
 func nanoseconds(seconds float64) (ns int64, ok bool) {
-	if math.IsNaN(seconds) || math.Abs(seconds) > 4e9 {
+	const maxSeconds = 4e9 // the sum of two such times fits int64 nanoseconds
+	if math.IsNaN(seconds) || math.Abs(seconds) > maxSeconds {
 		return 0, false
 	}
 	return int64(math.RoundToEven(seconds * 1e9)), true
@@ -163,7 +164,8 @@ func (d *Dataset) matchTimes(
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
 		times[k] = from + t
-		if t > 1<<62 || t < -1<<62 {
+		const maxTime = 1 << 62 // from + t may overflow beyond it
+		if t > maxTime || t < -maxTime {
 			outside := m.rowError(k, "the row is outside of it", "a time", fmt.Sprintf("%d ns", t))
 			return nil, outside, nil
 		}

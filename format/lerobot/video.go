@@ -97,8 +97,8 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 	return hasFiles, nil
 }
 
-// hasUnnamedFiles reports whether a camera has files that no known template names. It reports files
-// that are found by key and number.
+// hasUnnamedFiles returns true if a camera has files that no known template names. If such a file
+// is found by the key and the number in its name, it adds a finding about the template.
 func (d *Dataset) hasUnnamedFiles(ctx context.Context, key string, probes []place) (bool, error) {
 	for _, pl := range probes {
 		name, err := d.paths.pathInListing(ctx, pl)

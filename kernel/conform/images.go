@@ -45,9 +45,12 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 	if err != nil {
 		return 0, []error{err}
 	}
-	table := make([]float32, 768)
+	// The float that each byte becomes, for each of three channels. The channels have different
+	// values, so that a mix-up of channels is noticed.
+	table := make([]float32, 3*256)
 	for i := range table {
-		table[i] = float32(i%256)/255 - float32(i/256)
+		channel, value := i/256, i%256
+		table[i] = float32(value)/255 - float32(channel)
 	}
 	var all kernel.ImageOp
 	var wants [][]byte

@@ -61,9 +61,7 @@ func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
 			viewOf(&p.Out),
 			viewOf(&p.Src),
 			cols,
-			op.Counts != nil,
-			false,
-			rows == 0,
+			rowTraits{countsOverflows: op.Counts != nil, isEmpty: rows == 0},
 		)
 		row := cols * (p.Out.DType.Size() + p.Src.DType.Size())
 		c.bytes += rows * row
@@ -148,66 +146,71 @@ func (c *applyRun) runUnit(w *worker, u int) bool {
 // reports whether the part's kernel can compute all of them.
 func (w *worker) loadPlan(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
 	w.resizePlan(n)
-	p := &w.plan
-	p.Mode = part.Rule.Mode
-	p.Sources = part.Src.Shape[0]
+	loaded := &w.plan
+	loaded.Mode = part.Rule.Mode
+	loaded.Sources = part.Src.Shape[0]
 	w.allPlain = true
 	if part.Valid == nil {
-		setAll(p.Valid, validOnes)
+		setAll(loaded.Valid, validOnes)
 	} else {
 		for i := range n {
-			p.Valid[i] = part.Valid.Data[part.Valid.Base+(r+i)*part.Valid.Step(0)]
+			loaded.Valid[i] = part.Valid.Data[part.Valid.Base+(r+i)*part.Valid.Step(0)]
 		}
 	}
 	if part.Kind == nil {
-		setAll(p.Kind, copyKinds)
-		clear(p.Weight)
+		setAll(loaded.Kind, copyKinds)
+		clear(loaded.Weight)
 		for i := range n {
-			p.Left[i], p.Right[i] = int32(r+i), int32(r+i)
+			loaded.Left[i], loaded.Right[i] = int32(r+i), int32(r+i)
 		}
 		return true, true
 	}
 	usable = true
 	kind, left, right, weight := part.Kind, part.Left, part.Right, part.Weight
-	ks := kind.Step(0)
-	ls := 4 * left.Step(0)
-	rs := 4 * right.Step(0)
-	ws := 8 * weight.Step(0)
-	ki := kind.Base + r*ks
-	li := 4*left.Base + r*ls
-	ri := 4*right.Base + r*rs
-	wi := 8*weight.Base + r*ws
-	sources := uint32(p.Sources)
+	kindStep := kind.Step(0)
+	leftStep := 4 * left.Step(0)
+	rightStep := 4 * right.Step(0)
+	weightStep := 8 * weight.Step(0)
+	kindOffset := kind.Base + r*kindStep
+	leftOffset := 4*left.Base + r*leftStep
+	rightOffset := 4*right.Base + r*rightStep
+	weightOffset := 8*weight.Base + r*weightStep
+	sources := uint32(loaded.Sources)
 	for i := range n {
-		k := kernel.Kind(kind.Data[ki])
-		a, b := int32(le.Uint32(left.Data[li:])), int32(le.Uint32(right.Data[ri:]))
-		x := math.Float64frombits(le.Uint64(weight.Data[wi:]))
-		ki, li, ri, wi = ki+ks, li+ls, ri+rs, wi+ws
-		switch k {
+		rowKind := kernel.Kind(kind.Data[kindOffset])
+		leftRow := int32(le.Uint32(left.Data[leftOffset:]))
+		rightRow := int32(le.Uint32(right.Data[rightOffset:]))
+		rowWeight := math.Float64frombits(le.Uint64(weight.Data[weightOffset:]))
+		kindOffset += kindStep
+		leftOffset += leftStep
+		rightOffset += rightStep
+		weightOffset += weightStep
+		switch rowKind {
 		case kernel.Zero:
 			w.allPlain = false
-			a, b, x = 0, 0, 0
+			leftRow, rightRow, rowWeight = 0, 0, 0
 		case kernel.Copy:
-			if uint32(a) >= sources {
+			if uint32(leftRow) >= sources {
 				return false, false
 			}
-			b, x = a, 0
+			rightRow, rowWeight = leftRow, 0
 		case kernel.Blend:
-			if uint32(a) >= sources || uint32(b) >= sources {
+			if uint32(leftRow) >= sources || uint32(rightRow) >= sources {
 				return false, false
 			}
 			if s.copiesBytes {
 				usable = false
 			}
 		case kernel.Window:
-			if a < 0 || a >= b || uint32(b) > sources {
+			if leftRow < 0 || leftRow >= rightRow || uint32(rightRow) > sources {
 				return false, false
 			}
 			usable = false
 		default:
 			return false, false
 		}
-		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i] = k, a, b, x
+		loaded.Kind[i], loaded.Weight[i] = rowKind, rowWeight
+		loaded.Left[i], loaded.Right[i] = leftRow, rightRow
 	}
 	return usable, true
 }

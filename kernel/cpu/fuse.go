@@ -108,9 +108,11 @@ func (c *fuseRun) prepareStreams(op *kernel.FuseOp) {
 			dst,
 			viewOf(&s.Values),
 			d,
-			op.Counts != nil,
-			streaming,
-			c.batch == 0 || c.rows == 0,
+			rowTraits{
+				countsOverflows: op.Counts != nil,
+				exceedsCaches:   streaming,
+				isEmpty:         c.batch == 0 || c.rows == 0,
+			},
 		)
 		c.addClock(s, i)
 		col += d

@@ -27,9 +27,14 @@ func (t *normTable) columnBlock(c, n int) (cols, entry int) {
 	case t.whole:
 		return n, c
 	case t.plane == 0:
-		return min(n, t.size-c%t.size), c % t.size
+		inBlock := c % t.size
+		return min(n, t.size-inBlock), inBlock
 	}
-	return min(n, t.size, t.plane-c%t.plane), c / t.plane % t.channels * t.size
+	// All columns of a channel have equal entries, so a block may start at the channel's first
+	// entry.
+	channel := c / t.plane % t.channels
+	leftInPlane := t.plane - c%t.plane
+	return min(n, t.size, leftInPlane), channel * t.size
 }
 
 // fillTable chooses the size of the table for rows of cols columns and fills it. A short row has a

@@ -83,21 +83,27 @@ func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	}
 }
 
+// rowTraits are properties of the rows of a stream on which the choice of a kernel depends.
+type rowTraits struct {
+	countsOverflows bool // overflows are counted
+	exceedsCaches   bool // the result is too large for the caches
+	isEmpty         bool // there are no rows; they may then have any length
+}
+
 // chooseKernel chooses the kernel that computes the rows, or none if kernel.Resample must compute
-// them. counted means that overflows are counted. streaming means that the result is too large for
-// the caches. empty means that there are no rows; they may then have any length.
+// them.
 func (s *stream) chooseKernel(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
 	dst, src tensorView,
 	cols int,
-	counted, streaming, empty bool,
+	traits rowTraits,
 ) {
 	s.forgetCaller()
 	s.rule, s.epilogue, s.cols, s.dst, s.src = rule, e, cols, dst, src
 	from, to := src.dtype, dst.dtype
 	// The kernels need adjacent columns.
-	if empty || cols > 1 && (src.step != 1 || dst.step != 1) || e.Augment != nil {
+	if traits.isEmpty || cols > 1 && (src.step != 1 || dst.step != 1) || e.Augment != nil {
 		return
 	}
 	a := &s.args
@@ -107,7 +113,7 @@ func (s *stream) chooseKernel(
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
 		s.kernel, s.copiesBytes = moveRows, true
-	case f < 0 || counted && from == robocache.Float64 && to != from:
+	case f < 0 || traits.countsOverflows && from == robocache.Float64 && to != from:
 		return
 	default:
 		s.kernel = lerpKernel(from, to, f)
@@ -124,9 +130,9 @@ func (s *stream) chooseKernel(
 	if s.kernel == nil {
 		return
 	}
-	if counted && to == robocache.Float16 {
+	if traits.countsOverflows && to == robocache.Float16 {
 		s.infinityBits = 0x7c00
-	} else if counted && to == robocache.BFloat16 {
+	} else if traits.countsOverflows && to == robocache.BFloat16 {
 		s.infinityBits = 0x7f80
 	}
 	if f != plain {
@@ -135,7 +141,7 @@ func (s *stream) chooseKernel(
 	}
 	// Aligned rows of a large result can be stored around the caches.
 	k = streamKernel(from, to)
-	if !streaming || rule.Mode != kernel.Linear || k == nil {
+	if !traits.exceedsCaches || rule.Mode != kernel.Linear || k == nil {
 		return
 	}
 	steps := uintptr(a.dstStep) | uintptr(dst.batch*to.Size()) | uintptr(cols*to.Size())

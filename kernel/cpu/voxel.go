@@ -48,10 +48,7 @@ func (b *Backend) runVoxelize(given *kernel.VoxelOp) error {
 		}
 	}
 	v.writeTotals()
-	if err := finish(v.found); err != nil {
-		return err
-	}
-	return nil
+	return finish(v.found)
 }
 
 // voxelRun is the state of one VoxelOp while it runs.

@@ -43,15 +43,28 @@ type directParams struct {
 // directStreams is DIRECT_STREAMS of src/direct.cuh: the most streams of one launch.
 const directStreams = 4
 
-// directLimit is the number of vectors up to which the direct kernels are faster. Above it,
-// planning a tile once for all its columns is faster. For single columns the limit is two thirds of
-// it. Measured on an H200, direct and others in µs: 470,000 vectors of 8 bytes 6.1 and 8.7, 520,000
-// of 16 bytes 6.4 and 8.4, 1,900,000 of 8 bytes 20.5 and 13.4. Tests change it.
+// directLimit is the number of vectors up to which the direct kernels are faster. Above it, the
+// staged kernels are faster, because they plan a tile once for all its columns. For single columns
+// the limit is two thirds of it. It is a variable so that tests can change it.
+//
+// Measured on an H200:
+//
+//	vectors of bytes    direct   staged
+//	  470,000 of  8     6.1 µs   8.7 µs
+//	  520,000 of 16     6.4 µs   8.4 µs
+//	1,900,000 of  8    20.5 µs  13.4 µs
 var directLimit int64 = 600_000
 
 // directVectors is the number of vectors in a row of one stream up to which the direct kernels are
-// faster at any size. Measured on an H200 with 16,384 entries 100→50: rows of 1, 2 and 4 vectors
-// take 16, 28 and 52 µs, and with the others 53, 55 and 63 µs. Rows of 8 vectors take 98 and 97 µs.
+// faster at any size.
+//
+// Measured on an H200 with 16,384 entries of 100 samples and 50 targets:
+//
+//	vectors in a row    direct   staged
+//	               1     16 µs    53 µs
+//	               2     28 µs    55 µs
+//	               4     52 µs    63 µs
+//	               8     98 µs    97 µs
 const directVectors = 4
 
 // newDivisor returns the divisor d of numbers n below 2^31: n/d is n·m >> shift. With 2^(s-1) < d ≤

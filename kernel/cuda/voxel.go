@@ -42,29 +42,30 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 			WithHint("VoxelScratch says how many")
 	}
 	l := newLaunch(d.launcher, "voxelize", op)
-	var all []*voxelParams
+	var allParams []*voxelParams // of each call
 	for _, step := range plan.steps {
 		p := new(voxelParams)
 		*p = plan.params
-		all = append(all, p)
+		allParams = append(allParams, p)
 		n := l.addCall(step.call(op, p))
-		if !step.blank {
+		if !step.onlyScratch {
 			l.bindVoxels(n, p, op)
 		}
 	}
 	scratch := l.number[op.Scratch]
-	aligned := func(addrs []uintptr) uintptr {
+	alignedScratch := func(addrs []uintptr) uintptr {
 		return (addrs[scratch] + voxelAlign - 1) &^ (voxelAlign - 1)
 	}
 	l.adjust = append(l.adjust, func(addrs []uintptr) {
-		for _, p := range all {
-			p.scratch = aligned(addrs)
+		for _, p := range allParams {
+			p.scratch = alignedScratch(addrs)
 		}
 	})
 	checksIndex := op.Validate && plan.params.entries != equalEntries
 	if plan.params.batch > 0 && (checksIndex || op.Outside == kernel.FailOutside) {
 		l.after = func(addrs []uintptr, stream uintptr) error {
-			return checkVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
+			f := &fetcher{l: l, addrs: addrs, stream: stream}
+			return checkVoxels(op, alignedScratch(addrs), f)
 		}
 	}
 	return l, nil

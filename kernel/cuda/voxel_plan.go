@@ -22,7 +22,7 @@ type voxelStep struct {
 	kernel              string
 	grid, block, shared uint32
 	early               bool
-	blank               bool // the kernel gets only scratch
+	onlyScratch         bool // the kernel accesses no tensor but scratch
 }
 
 // voxelAlign is the alignment of scratch and of the areas in it.
@@ -94,7 +94,7 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		plan.steps = append([]voxelStep{clear}, plan.steps...)
 	} else if op.Outside == kernel.FailOutside {
 		plan.steps = append(
-			[]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}},
+			[]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, onlyScratch: true}},
 			plan.steps...)
 	}
 	if err := plan.checkLimits(points); err != nil {

@@ -20,51 +20,65 @@ func splitWeight(w int32) (high, low uint32) {
 	return uint32(uint16(w >> lowBits)), uint32(w & (1<<lowBits - 1))
 }
 
-// makeLoads sets the loads of the axis. perLoad is the number of taps of an output per load: 1 for
-// float32, or 2. The axis has no loads if a load does not reach all its taps.
+// Sizes of a vector instruction.
+const (
+	groupOutputs = 8  // outputs of a group
+	halfOutputs  = 4  // outputs that share a load
+	loadSamples  = 16 // samples of a load
+)
+
+// makeLoads sets the loads of the axis. A group of eight outputs needs a.steps loads, each with the
+// next perLoad taps of every output. perLoad is 1 for float32, or 2 for pairs of int16. The axis
+// has no loads if a load does not reach all its taps.
 func (a *Axis) makeLoads(perLoad int) {
 	taps := 0
 	for i := range a.To {
 		taps = max(taps, a.Count(i))
 	}
 	a.steps = (taps + perLoad - 1) / perLoad
-	groups := (a.To + 7) / 8
-	if a.From < 16 {
+	groups := (a.To + groupOutputs - 1) / groupOutputs
+	if a.From < loadSamples {
 		return
 	}
 	loads := make([]tapLoad, groups*a.steps)
 	for n := range loads {
-		load, step := &loads[n], n%a.steps
-		for i := range load.pick {
-			load.pick[i] = 0x80
-		}
-		for k := range 8 {
-			output, half := n/a.steps*8+k, k/4
-			if output >= a.To {
-				break
-			}
-			if k%4 == 0 {
-				first := int(a.First[output]) + step*perLoad
-				load.first[half] = int32(max(min(first, a.From-16), 0))
-			}
-			for t := range min(perLoad, a.Count(output)-step*perLoad) {
-				tap := step*perLoad + t
-				at := min(int(a.First[output])+tap, a.From-1) - int(load.first[half])
-				if at < 0 || at > 15 {
-					return
-				}
-				load.pick[4*k+4/perLoad*t] = byte(at)
-				if a.Floats != nil {
-					load.weights[k] = math.Float32bits(a.Floats[int(a.Start[output])+tap])
-					continue
-				}
-				high, low := splitWeight(a.Weights[int(a.Start[output])+tap])
-				load.weights[k] |= high << (16 * t)
-				load.weights[8+k] |= low << (16 * t)
-			}
+		firstOutput, firstTap := n/a.steps*groupOutputs, n%a.steps*perLoad
+		if !a.fillLoad(&loads[n], firstOutput, firstTap, perLoad) {
+			return
 		}
 	}
 	a.loads = loads
+}
+
+// fillLoad sets a load for the outputs from firstOutput on, with perLoad taps of each from firstTap
+// on. It returns false if the load does not reach all these taps.
+func (a *Axis) fillLoad(load *tapLoad, firstOutput, firstTap, perLoad int) bool {
+	for i := range load.pick {
+		load.pick[i] = 0x80
+	}
+	for k := range min(groupOutputs, a.To-firstOutput) {
+		output, half := firstOutput+k, k/halfOutputs
+		if k%halfOutputs == 0 {
+			first := int(a.First[output]) + firstTap
+			load.first[half] = int32(max(min(first, a.From-loadSamples), 0))
+		}
+		for t := range min(perLoad, a.Count(output)-firstTap) {
+			tap := firstTap + t
+			sample := min(int(a.First[output])+tap, a.From-1) - int(load.first[half])
+			if sample < 0 || sample >= loadSamples {
+				return false
+			}
+			load.pick[4*k+4/perLoad*t] = byte(sample)
+			if a.Floats != nil {
+				load.weights[k] = math.Float32bits(a.Floats[int(a.Start[output])+tap])
+				continue
+			}
+			high, low := splitWeight(a.Weights[int(a.Start[output])+tap])
+			load.weights[k] |= high << (16 * t)
+			load.weights[groupOutputs+k] |= low << (16 * t)
+		}
+	}
+	return true
 }
 
 // makeRowPairs sets the pairs of weights of a vertical axis with integer weights.
@@ -97,9 +111,13 @@ func (s *Scaler) setVectors() {
 	}
 }
 
-// vectorRows is the layout of rows between the passes: pitch elements apart, from a column that is
-// a multiple of 8. The second pass reads and writes 16 elements at a time.
-type vectorRows struct{ column, groups, pitch, blocks int }
+// vectorRows is the layout of the rows that the first pass writes and the second pass reads.
+type vectorRows struct {
+	column int // first column of a row, a multiple of 8
+	groups int // groups of 8 columns, which the first pass writes
+	pitch  int // elements from one row to the next
+	blocks int // blocks of 16 columns, which the second pass reads
+}
 
 // layOutRows returns the layout of the rows of a part.
 func layOutRows(dst Plane) vectorRows {

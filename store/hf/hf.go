@@ -328,7 +328,8 @@ func (f cachedFile) Version() string { return f.version }
 // there is no such link, it returns other.
 func (at *snapshot) blobVersion(full, other string) string {
 	to, err := os.Readlink(filepath.Join(at.cached.URI(), filepath.FromSlash(full)))
-	if blob := filepath.Base(to); err == nil && len(blob) >= 40 {
+	const minBlobName = 40 // a SHA-1 of git in hexadecimal; files in LFS have a SHA-256
+	if blob := filepath.Base(to); err == nil && len(blob) >= minBlobName {
 		return `"` + blob + `"`
 	}
 	return other

@@ -8,6 +8,7 @@ package ffmpeg
 import "C"
 
 import (
+	"math"
 	"runtime"
 	"unsafe"
 
@@ -40,12 +41,15 @@ func (d *decoder) sendPacket(packet []byte, pts int64, skip C.int) error {
 	if len(packet) == 0 {
 		return checkResult("send a packet", C.RC_ERR_SIZE)
 	}
+	// The limit keeps a larger size from wrapping around. rc_send rejects it, like any size near
+	// it.
+	size := min(len(packet), math.MaxInt32)
 	return checkResult(
 		"send a packet",
 		C.rc_send(
 			d.native,
 			(*C.uint8_t)(unsafe.SliceData(packet)),
-			C.int(min(len(packet), 1<<31-1)),
+			C.int(size),
 			C.int64_t(pts),
 			skip,
 		),
@@ -78,9 +82,9 @@ func (d *decoder) Flush() {
 
 // Reorder sets the reorder depth of an H.264 decoder. Without it, streams whose headers lack that
 // field deliver their first frames in the wrong order.
-func (d *decoder) Reorder(images int) {
+func (d *decoder) Reorder(depth int) {
 	if d.native != nil && d.codec == video.H264 {
-		C.rc_reorder(d.native, C.int(images))
+		C.rc_reorder(d.native, C.int(depth))
 	}
 }
 

@@ -43,7 +43,7 @@ type decoder struct {
 	surface     int32 // surface of its frame, or none
 	callbackErr error // error of a callback
 
-	newestSurface int32 // surface of the last decode call
+	newestSurface int32 // surface of the last decode call; the next packet does not reset it
 
 	closed bool
 	broken bool // a driver call failed; the decoder is not reused
@@ -293,16 +293,16 @@ func (d *decoder) vacateSurface(surface int32) error {
 // of frames of one wait, so that operations on received frames can be queued.
 func (d *decoder) maxMapped() int { return 2 * d.framesPerWait }
 
-// mapSurface maps a decoded surface. The engine copies the surface on the stream. If the maximum is
-// reached, it first unmaps surfaces of frames that were received earlier.
+// mapSurface maps a decoded surface. The engine copies the surface on the stream. If maxMapped
+// surfaces are mapped already, it first unmaps surfaces of frames that were received earlier.
 func (d *decoder) mapSurface(surface int32, stream uintptr) (p mapping, err error) {
-	taken := len(d.mapped)
+	mappedCount := len(d.mapped)
 	for i := range d.pending {
 		if d.pending[i].mapping.addr != 0 {
-			taken++
+			mappedCount++
 		}
 	}
-	if taken >= d.maxMapped() {
+	if mappedCount >= d.maxMapped() {
 		if err := d.unmapSome(); err != nil {
 			return p, err
 		}

@@ -82,8 +82,8 @@ func (d *Dataset) findAnchor(ctx context.Context) {
 }
 
 // steadiness returns the score of a topic as an anchor, by its first recording. The score is its
-// rate up to 61 Hz, and 3600/rate above, so that fast topics score low. It is reduced if the
-// periods vary. Topics with fewer than three messages score below all others.
+// rate up to the best rate of 60 Hz. Above, it falls with the rate, so that fast topics score low.
+// It is reduced if the periods vary. Topics with fewer than three messages score below all others.
 func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {

@@ -38,7 +38,8 @@ func (d *Dataset) applyChannelOrder() {
 	general := d.opt.ChannelOrder[""]
 	for _, t := range d.topics {
 		if general != "" && t.dec.UnstatedChannelOrder() != "" {
-			stated[t] = t.dec.SetChannelOrder(general, false)
+			const force = false // an encoding that states an order keeps it
+			stated[t] = t.dec.SetChannelOrder(general, force)
 		}
 	}
 	if general != "" && len(stated) == 0 {
@@ -87,7 +88,8 @@ func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 	var cameras []string
 	for _, t := range d.topics {
 		if t.ownsKey(key) || strings.HasSuffix(t.key, "."+key) {
-			if t.dec.SetChannelOrder(order, true) {
+			const force = true
+			if t.dec.SetChannelOrder(order, force) {
 				matched, stated[t] = true, true
 			}
 		}

@@ -122,9 +122,9 @@ func Copyable(
 	return 0, 0, err
 }
 
-// findJoints returns how many frames at the beginning and the end of from ≤ k < to of a file must
-// be encoded. The frames between can then be stream-copied and joined to others. ok is false if
-// there are none.
+// findJoints divides the frames from … to-1 of a file into three runs. The first head frames and
+// the last tail frames must be encoded. The frames between them can be copied as packets and joined
+// to other video. ok is false if no frames can be copied.
 func findJoints(
 	ctx context.Context,
 	lib *video.Library,

@@ -19,14 +19,18 @@ import (
 // left out.
 func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer crash.Recover("convert", &err)
-	e := t.episode
-	n := c.src.Len(t.episode)
-	t.mapping = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
-	meta, err := c.src.Episode(ctx, e)
+	position := t.episode
+	rowCount := c.src.Len(t.episode)
+	t.mapping = EpisodeMap{
+		Old:    c.src.Info().EpisodeIndex(position),
+		Length: rowCount,
+		Video:  map[string]string{},
+	}
+	meta, err := c.src.Episode(ctx, position)
 	if err != nil {
 		return nil, err
 	}
-	if n == 0 {
+	if rowCount == 0 {
 		t.mapping.New = -1
 		t.addFinding(
 			robocache.SeverityWarning,
@@ -36,9 +40,9 @@ func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, 
 		)
 		return nil, nil
 	}
-	rows := reader.Rows(e, 0, n)
-	ep := &EpisodeData{
-		Length:     n,
+	rows := reader.Rows(position, 0, rowCount)
+	data := &EpisodeData{
+		Length:     rowCount,
 		Columns:    map[string][]byte{},
 		Text:       map[string][]string{},
 		Images:     map[string][][]byte{},
@@ -46,18 +50,18 @@ func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, 
 		FrameStats: map[string]*stats.Pixels{},
 		Listed:     meta.Tasks,
 	}
-	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
+	if data.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
 		return nil, err
 	}
 	for i := range c.features {
 		f := &c.features[i]
-		err := c.readFeature(ctx, f, rows, ep, &t.mapping)
+		err := c.readFeature(ctx, f, rows, data, &t.mapping)
 		if err := robocache.At(err, robocache.Where{"stream": f.source}); err != nil {
 			return nil, err
 		}
 	}
 	if c.timestamps {
-		timestamps, _, err := c.recordedTimes(ctx, e)
+		timestamps, _, err := c.recordedTimes(ctx, position)
 		if err != nil {
 			return nil, err
 		}
@@ -65,15 +69,15 @@ func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, 
 		for _, v := range timestamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		}
-		ep.Columns[RecordedTimestamps] = raw
+		data.Columns[RecordedTimestamps] = raw
 	}
-	if t.mapping.Source, err = c.origins.Of(ctx, e); err != nil {
+	if t.mapping.Source, err = c.origins.Of(ctx, position); err != nil {
 		return nil, err
 	}
-	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
+	if times, err := c.src.Times(ctx, position, ""); err == nil && len(times) > 0 {
 		t.mapping.StartNS = times[0]
 	}
-	return ep, nil
+	return data, nil
 }
 
 // readFeature reads a feature of all rows of an episode into ep.
@@ -278,32 +282,33 @@ func (c *conversion) addEpisodeFrames(
 	f *feature,
 	e int,
 	ep *EpisodeData,
-	m *EpisodeMap,
+	mapping *EpisodeMap,
 ) error {
-	s, err := c.planSegment(ctx, f, e)
+	segment, err := c.planSegment(ctx, f, e)
 	if err != nil {
 		return err
 	}
-	s.recordIn(m, f.Key)
-	if s.reason != "" {
+	segment.recordIn(mapping, f.Key)
+	if segment.reason != "" {
 		ep.Videos[f.Key] = VideoPart{
 			Frames: func(yield func([]byte) error) error {
-				return c.decodeFrames(ctx, f, s.refs, yield)
+				return c.decodeFrames(ctx, f, segment.refs, yield)
 			},
 		}
 		return nil
 	}
 	part := VideoPart{
 		Library: c.library,
-		Path:    s.refs[0].Path,
-		From:    s.refs[0].Ordinal,
-		Before:  s.before,
-		Behind:  s.behind,
+		Path:    segment.refs[0].Path,
+		From:    segment.refs[0].Ordinal,
+		Before:  segment.before,
+		Behind:  segment.behind,
 	}
-	for i, refs := range [][]robocache.FrameRef{s.refs[:s.head], s.refs[len(s.refs)-s.tail:]} {
+	head, tail := segment.refs[:segment.head], segment.refs[len(segment.refs)-segment.tail:]
+	for i, refs := range [][]robocache.FrameRef{head, tail} {
 		part.Ends[i] = FrameRun{
 			N:     len(refs),
-			Codec: s.codec,
+			Codec: segment.codec,
 			Frames: func(yield func([]byte) error) error {
 				return c.decodeFrames(ctx, f, refs, yield)
 			},

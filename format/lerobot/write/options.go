@@ -63,62 +63,63 @@ type settings struct {
 
 // parseOptions returns the settings that opt.Options select, with defaults for the others.
 func parseOptions(opt robocache.WriteOptions) (settings, error) {
-	o := settings{
+	parsed := settings{
 		WriteOptions: opt,
 		codec:        "copy",
 		groupRows:    minGroupRows,
 		out:          Config{Frames: stats.SampledFrames},
 	}
-	w := &o.out
+	config := &parsed.out
 	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
 	setters := map[string]reader.Set{
-		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"),
-		"gop":         whole(&w.Video.GOP),
-		"crf":         whole(&w.Video.CRF),
-		"preset":      reader.Text(&w.Video.Preset),
-		"codec":       reader.Text(&w.Video.Codec),
-		"copy_only":   reader.Yes(&o.copyOnly),
-		"hidden":      reader.Whole(&o.hidden, 0, maxHidden),
+		"video_codec": reader.Text(&parsed.codec, "copy", "av1", "h264", "hevc"),
+		"gop":         whole(&config.Video.GOP),
+		"crf":         whole(&config.Video.CRF),
+		"preset":      reader.Text(&config.Video.Preset),
+		"codec":       reader.Text(&config.Video.Codec),
+		"copy_only":   reader.Yes(&parsed.copyOnly),
+		"hidden":      reader.Whole(&parsed.hidden, 0, maxHidden),
 		"size": func(v string) bool {
 			if v == "" {
 				return true
 			}
 			const largest = 1 << 14
-			_, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
-			isSize := min(o.width, o.height) > 0 && max(o.width, o.height) <= largest
+			_, err := fmt.Sscanf(v, "%dx%d", &parsed.width, &parsed.height)
+			isSize := min(parsed.width, parsed.height) > 0 &&
+				max(parsed.width, parsed.height) <= largest
 			return err == nil && isSize
 		},
-		"images":              reader.Text(&o.images, "", "video", "images"),
+		"images":              reader.Text(&parsed.images, "", "video", "images"),
 		"recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool {
-			w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames)
+			config.Frames = cmp.Or(stats.FramePolicy(v), config.Frames)
 			return true
 		},
-		"group_rows":       whole(&o.groupRows),
-		"chunks_size":      whole(&w.ChunksSize),
-		"data_file_bytes":  size(&w.DataFileBytes),
-		"video_file_bytes": size(&w.VideoFileBytes),
-		"stats_budget":     size(&w.StatsBudget),
-		"temp_dir":         reader.Text(&w.TempDir),
-		"version":          reader.Text(&w.Version, "", writtenVersion, episodesVersion),
-		"link_from":        reader.Text(&w.LinkFrom),
+		"group_rows":       whole(&parsed.groupRows),
+		"chunks_size":      whole(&config.ChunksSize),
+		"data_file_bytes":  size(&config.DataFileBytes),
+		"video_file_bytes": size(&config.VideoFileBytes),
+		"stats_budget":     size(&config.StatsBudget),
+		"temp_dir":         reader.Text(&config.TempDir),
+		"version":          reader.Text(&config.Version, "", writtenVersion, episodesVersion),
+		"link_from":        reader.Text(&config.LinkFrom),
 	}
 	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, setters); err != nil {
 		return settings{}, err
 	}
 	for _, name := range []string{"hidden", "data_file_bytes", "video_file_bytes"} {
-		if opt.Options[name] != "" && opt.Options[name] != "0" && w.perEpisode() {
+		if opt.Options[name] != "" && opt.Options[name] != "0" && config.perEpisode() {
 			return settings{}, robocache.Misuse("convert", nil, "%s with version %s",
 				name, episodesVersion).WithHint("leave it out: each episode has files of its own")
 		}
 	}
-	o.noTimestamps = !timestamps
-	if o.codec != "copy" {
-		w.Video.Codec = o.codec
+	parsed.noTimestamps = !timestamps
+	if parsed.codec != "copy" {
+		config.Video.Codec = parsed.codec
 	}
-	return o, nil
+	return parsed, nil
 }
 
 // Report describes the result of a conversion. It is also stored in meta/conversion.json.

@@ -137,8 +137,8 @@ const (
 	OwnFolder = ".robocache-recording"
 	// countsName is the file of pixel counts to which later episodes are added.
 	countsName = "meta/recording.json"
-	// heldBytes bounds the memory of the current episode: its numbers and still images.
-	heldBytes = 2 << 30
+	// maxHeldBytes bounds the memory of the current episode: its numbers and still images.
+	maxHeldBytes = 2 << 30
 
 	// freeImages bounds the image buffers that are kept for reuse.
 	freeImages = 32
@@ -275,21 +275,21 @@ func (r *Recorder) removeUnfinished() error {
 	return nil
 }
 
-// resumeDataset continues the dataset have, or begins a new one if have is nil. It rejects a
+// resumeDataset continues an existing dataset, or begins a new one if existing is nil. It rejects a
 // configuration whose rate, features or streams differ from those of the dataset.
-func (r *Recorder) resumeDataset(have *Recorded) error {
+func (r *Recorder) resumeDataset(existing *Recorded) error {
 	r.saved = recorded{
 		exact:      true,
 		totals:     map[string]*robocache.FeatureStats{},
 		pixels:     map[string]*stats.Pixels{},
 		ownsReadme: true,
 	}
-	if have == nil {
+	if existing == nil {
 		return nil
 	}
-	r.saved.Recorded = *have
+	r.saved.Recorded = *existing
 	c := &r.cfg
-	old := have.Config
+	old := existing.Config
 	if c.FPS.Num == 0 {
 		c.FPS = old.FPS
 	}
@@ -317,12 +317,12 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 			}
 		}
 	}
-	if err := r.resumeStreams(have.Info); err != nil {
+	if err := r.resumeStreams(existing.Info); err != nil {
 		return err
 	}
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
-	r.counters.Episodes, r.counters.Frames = have.Episodes, have.Frames
-	r.resumeStats(have)
+	r.counters.Episodes, r.counters.Frames = existing.Episodes, existing.Frames
+	r.resumeStats(existing)
 	// A README.md that exists may be a person's text, so the recorder does not replace it.
 	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
 	r.saved.ownsReadme = err != nil || len(b) == 0

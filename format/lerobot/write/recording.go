@@ -254,9 +254,9 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) erro
 
 // checkHeld rejects more numbers and still images than an episode may hold in memory.
 func (e *recording) checkHeld() error {
-	if e.heldBytes.Load() > heldBytes {
+	if e.heldBytes.Load() > maxHeldBytes {
 		return robocache.ResourceLimit(opRecord, nil, "the episode's numbers and still images").
-			Expected(fmt.Sprintf("%d bytes", heldBytes), "more").
+			Expected(fmt.Sprintf("%d bytes", maxHeldBytes), "more").
 			WithHint(`save_episode() more often; cameras as "video" are not kept in memory`)
 	}
 	return nil

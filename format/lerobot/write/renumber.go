@@ -63,8 +63,8 @@ func shiftRow(row parquet.Row, shift map[int]int64) {
 	}
 }
 
-// subtractColumns copies a Parquet file row group by row group. It subtracts less[name] from the
-// values of each column name.
+// subtractColumns copies a Parquet file row group by row group. less holds, for some columns by
+// name, the number to subtract from each value.
 func subtractColumns(
 	ctx context.Context,
 	in robocache.Ranged,

@@ -297,15 +297,18 @@ func (r *Recorder) writeTail(
 // addStats adds the statistics of an episode.
 func (n *recorded) addStats(ep tailEpisode) {
 	for key, fs := range ep.stats {
-		if p := ep.FrameStats[key]; p == nil {
+		episodePixels, earlierPixels := ep.FrameStats[key], n.pixels[key]
+		switch {
+		case episodePixels == nil:
 			n.totals[key] = mergeStats(n.totals[key], fs, false)
-		} else if have := n.pixels[key]; have == nil {
-			n.pixels[key] = p
-		} else {
-			all := p.Empty()
-			all.Merge(have)
-			all.Merge(p)
-			n.pixels[key] = all
+		case earlierPixels == nil:
+			n.pixels[key] = episodePixels
+		default:
+			// Merge into a new histogram, because the maps of other states share the earlier one.
+			merged := episodePixels.Empty()
+			merged.Merge(earlierPixels)
+			merged.Merge(episodePixels)
+			n.pixels[key] = merged
 		}
 	}
 }

@@ -209,10 +209,10 @@ type episodesWriter struct {
 
 // newEpisodesWriter determines the columns of meta/episodes.
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
-	e := &episodesWriter{}
+	writer := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
 		c.hf = nil // the table has no Hugging Face metadata
-		e.fields = append(e.fields, episodeField{c, put})
+		writer.fields = append(writer.fields, episodeField{c, put})
 	}
 	addInteger := func(name string, value func(r *writtenEpisode) int64) {
 		add(
@@ -273,18 +273,24 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 			add(c, func(v *pqw.Values, r *writtenEpisode) { putStatistic(v, r.stats[f.Key], s) })
 		}
 	}
-	addInteger("meta/episodes/chunk_index", func(*writtenEpisode) int64 { return int64(e.chunk) })
-	addInteger("meta/episodes/file_index", func(*writtenEpisode) int64 { return int64(e.file) })
-	columns := make([]outColumn, len(e.fields))
-	for i, f := range e.fields {
+	addInteger(
+		"meta/episodes/chunk_index",
+		func(*writtenEpisode) int64 { return int64(writer.chunk) },
+	)
+	addInteger(
+		"meta/episodes/file_index",
+		func(*writtenEpisode) int64 { return int64(writer.file) },
+	)
+	columns := make([]outColumn, len(writer.fields))
+	for i, f := range writer.fields {
 		columns[i] = f.column
 	}
 	var err error
-	if e.tableSeries, err = w.newSeries("meta/episodes", columns); err != nil {
+	if writer.tableSeries, err = w.newSeries("meta/episodes", columns); err != nil {
 		return nil, err
 	}
-	e.values = valuesOf(e.leaves)
-	return e, nil
+	writer.values = valuesOf(writer.leaves)
+	return writer, nil
 }
 
 // putStatistic adds one statistic of a feature to a column, or null if there is none.

@@ -5,8 +5,8 @@ import (
 )
 
 // CanShareLaunch reports whether columns of two sources can be finished by one kernel launch. They
-// can if one normalization and one rule apply to the rows of both.
-// The second column is otherColumn, and other is its operations.
+// can if one normalization and one rule apply to the rows of both. op holds the operations of
+// column, and other those of otherColumn.
 func (op *DeviceOp) CanShareLaunch(other *DeviceOp, column, otherColumn *Column) bool {
 	if other == nil || op.HasDraws != other.HasDraws || (op.Norm == nil) != (other.Norm == nil) {
 		return false

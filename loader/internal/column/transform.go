@@ -95,9 +95,6 @@ func (c *ImageColumn) transformImage(dst, src []byte, w, h int) error {
 func runStep(s *options.ImageStep, dst, src []byte, w, h, width, height int) error {
 	if s.Letterbox || s.CenterCrop != nil {
 		left, top := (width-w)/2, (height-h)/2 // negative: pixels that a crop removes
-		if s.CenterCrop != nil {
-			left, top = -((w - width) / 2), -((h - height) / 2)
-		}
 		placePlanes(dst, src, w, h, width, height, left, top)
 		return nil
 	}

@@ -370,12 +370,12 @@ type dealer struct {
 	turns    []sourceTurn // next draw of each source with a share
 }
 
-// sourceTurn is the next draw of a source with w shares. Its time is q + r/w. The draw after it is
-// stepQ + stepR/w later.
+// sourceTurn is the next draw of a source. The source with the earliest time is drawn next. Times
+// are exact fractions: a whole number and a remainder over the source's shares.
 type sourceTurn struct {
-	q, r         uint64
-	stepQ, stepR uint64
-	w            uint64
+	q, r         uint64 // the time is q + r/w
+	stepQ, stepR uint64 // the following draw is stepQ + stepR/w later
+	w            uint64 // shares of the source
 	source       int
 }
 

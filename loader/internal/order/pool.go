@@ -146,27 +146,28 @@ func shuffleSeeded(list []int32, key uint64) {
 	}
 }
 
-// makePhases computes the phases. A phase ends when a shard has no samples left.
+// makePhases computes the phases. In each round, every shard with samples left is drawn once. A
+// phase ends with the round in which a shard gives its last sample.
 func (o *pool) makePhases() {
-	sizes := make([]int64, 0, len(o.shards))
+	sizes := make([]int64, 0, len(o.shards)) // a shard of n samples is empty after n rounds
 	for i := range o.shards {
 		sizes = append(sizes, o.shards[i].samples)
 	}
 	slices.Sort(sizes)
 	var position, round int64
-	for _, s := range slices.Compact(sizes) {
-		if s == 0 {
+	for _, lastRound := range slices.Compact(sizes) {
+		if lastRound == 0 {
 			continue
 		}
 		ph := phase{start: position, round: round}
 		for i := range o.shards {
-			if o.shards[i].samples >= s {
+			if o.shards[i].samples >= lastRound {
 				ph.shards = append(ph.shards, int32(i))
 			}
 		}
 		o.phases = append(o.phases, ph)
-		position += (s - round) * int64(len(ph.shards))
-		round = s
+		position += (lastRound - round) * int64(len(ph.shards))
+		round = lastRound
 	}
 }
 
