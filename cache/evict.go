@@ -198,8 +198,8 @@ func (d *Dir) makeSpace(need int64) (int64, error) {
 	switch {
 	case need > maxFileSize:
 		return 0, syscall.EFBIG
-	// Evicting everything, and unmapping removed files, would not suffice. The reason is the file
-	// system, because writeEntry has checked the budget.
+	// Even without any file of the cache there would be too little space. writeEntry has compared
+	// the entry with the budget, so it is the file system that is too full.
 	case need > limit+d.unlinkedBytes.Load():
 		return 0, syscall.ENOSPC
 	}

@@ -29,12 +29,12 @@ func populatePages(b []byte) error {
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	to := (from + uintptr(len(b)) + page - 1) &^ (page - 1)
-	isMissing := func(v byte) bool { return v&1 == 0 } // bit 0: the page is in memory
-	var vec [256]byte                                  // a byte for each page
-	for p := from &^ (page - 1); p < to; p += uintptr(len(vec)) * page {
-		n := min(to-p, uintptr(len(vec))*page)
-		_, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0])))
-		if e != 0 || slices.ContainsFunc(vec[:n/page], isMissing) {
+	var pages [256]byte // set by mincore: bit 0 is 1 for a page in memory
+	isAbsent := func(v byte) bool { return v&1 == 0 }
+	for p := from &^ (page - 1); p < to; p += uintptr(len(pages)) * page {
+		n := min(to-p, uintptr(len(pages))*page)
+		_, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&pages[0])))
+		if e != 0 || slices.ContainsFunc(pages[:n/page], isAbsent) {
 			return readRange(p, to)
 		}
 	}

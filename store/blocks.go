@@ -108,10 +108,10 @@ func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 			b++
 			continue
 		}
-		br, own := f.joinRead(b, last, p, off)
-		if own {
+		br, mustRead := f.joinRead(b, last, p, off)
+		if mustRead {
 			f.readBlocks(ctx, br)
-		} else {
+		} else { // another caller reads b
 			select {
 			case <-br.done:
 			case <-ctx.Done():
@@ -120,9 +120,8 @@ func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 		}
 		switch {
 		case br.err == nil:
-			to := min(br.last, last)
 			f.copyBlocks(p, off, br.data[(b-br.first)*f.block:], b)
-			b = to + 1
+			b = min(br.last, last) + 1
 		case !errors.Is(br.err, errRetry):
 			return br.err
 		case ctx.Err() != nil:
@@ -182,9 +181,9 @@ func (f *cachedFile) copyCached(b int64, p []byte, off int64) bool {
 }
 
 // joinRead returns the read that provides block b. If no read of b is running, it creates one. The
-// new read includes the blocks after b, up to last, until one is cached or being read. own reports
-// whether the caller must run the read. p and off are the arguments of the caller's ReadAt.
-func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
+// new read includes the blocks after b, up to last, until one is cached or being read. mustRead
+// reports whether the caller must run the read. p and off are the arguments of the caller's ReadAt.
+func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, mustRead bool) {
 	// Testing whether a block is cached also copies it to p, which ReadAt would do later.
 	to := b
 	for to < last {

@@ -123,35 +123,41 @@ func (l *Local) systemPath(name string) string {
 // because callers may ignore ErrNotFound.
 func (l *Local) openError(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		for i := range len(name) + 1 {
-			if i < len(name) && name[i] != '/' {
-				continue
-			}
-			part := name[:i]
-			info, lerr := l.root.Lstat(l.rootPath(part))
-			if l.followLinks {
-				info, lerr = os.Lstat(l.systemPath(part))
-			}
-			if lerr != nil {
-				break
-			}
-			if info.Mode()&fs.ModeSymlink == 0 {
-				continue
-			}
-			if _, serr := l.statName(part); errors.Is(serr, fs.ErrNotExist) {
-				return robocache.Malformed(op, robocache.Where{
-					"dataset": l.uri,
-					"file":    quoteName(name),
-				}, "").
-					Expected("a regular file", "a link that leads nowhere: "+l.linkTarget(part)).
-					WithHint(
-						"fetch its target: git annex get, dvc pull, or download the " +
-							"file again",
-					)
-			}
+		if link, ok := l.findDanglingLink(name); ok {
+			return robocache.Malformed(op, robocache.Where{
+				"dataset": l.uri,
+				"file":    quoteName(name),
+			}, "").
+				Expected("a regular file", "a link that leads nowhere: "+l.linkTarget(link)).
+				WithHint("fetch its target: git annex get, dvc pull, or download the file again")
 		}
 	}
 	return storeError(op, l.uri, name, err)
+}
+
+// findDanglingLink searches a name and the folders above it for a link without a target.
+func (l *Local) findDanglingLink(name string) (link string, ok bool) {
+	for i := range len(name) + 1 {
+		isPart := i == len(name) || name[i] == '/' // name[:i] is a folder of name, or name itself
+		if !isPart {
+			continue
+		}
+		part := name[:i]
+		info, err := l.root.Lstat(l.rootPath(part))
+		if l.followLinks {
+			info, err = os.Lstat(l.systemPath(part))
+		}
+		if err != nil {
+			break
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if _, err := l.statName(part); errors.Is(err, fs.ErrNotExist) {
+			return part, true
+		}
+	}
+	return "", false
 }
 
 // linkTarget describes the target of a link.
