@@ -83,6 +83,7 @@ void rc_rotate(const uint8_t *src, uint8_t *dst, int width, int height, int elem
 // stream.c: writes that bypass the caches.
 enum {
 	LINE = 64,
+	COPY_FROM = 64 << 10,    // minimum size of a copy that does (video.streamFrom)
 	STREAM_FROM = 128 << 10, // minimum size in bytes of a result that bypasses the caches
 	MAX_ROW = 8192,          // the widest frame of the kernels
 };

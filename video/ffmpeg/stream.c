@@ -17,7 +17,6 @@
 __attribute__((target("avx2"))) static void stream_avx2(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	for (size_t i = 0; i < n; i += LINE) {
-		_mm_prefetch((const char *)(src + i + 1024), _MM_HINT_NTA);
 		__m256i a = _mm256_loadu_si256((const __m256i *)(src + i)),
 				b = _mm256_loadu_si256((const __m256i *)(src + i + 32));
 
@@ -86,7 +85,7 @@ void rc_copy(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	size_t head = -(uintptr_t)dst & (LINE - 1), whole;
 
-	if (n < STREAM_FROM || !rc_can_stream()) {
+	if (n < COPY_FROM || !rc_can_stream()) {
 		memcpy(dst, src, n);
 		return;
 	}
