@@ -369,8 +369,11 @@ func TestChosenNumbersHoldTheirDraws(t *testing.T) {
 		{`"hz": 10, "keys": ["observation.state"]`, []int{0}, false, plain},
 		{`"delta_indices": {"x": [-1, 0]}, ` + norm, []int{-1, 0}, false, normalized},
 	} {
-		cfg := parsedConfig(t, `{"choose": {"x": ["observation.state", "twin"]}, "seed": 3, "dtype": "float32",
-			"shuffle": "global", "batch_size": 5, `+x.options+`}`)
+		cfg := parsedConfig(
+			t,
+			`{"choose": {"x": ["observation.state", "twin"]}, "seed": 3, "dtype": "float32",
+			"shuffle": "global", "batch_size": 5, `+x.options+`}`,
+		)
 		for _, isRaw := range []bool{false, true} {
 			cfg.Raw = isRaw
 			f := newFake(9, 1, 6).withTwin()

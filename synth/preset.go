@@ -18,7 +18,7 @@ import (
 // on seed and episode.
 type preset struct {
 	episodes int
-	hz       float64 // rate of the rows; 0 = each trajectory has its own rate
+	hz       float64  // rate of the rows; 0 = each trajectory has its own rate
 	tasks    []string // the task of episode e is tasks[e % len(tasks)]
 	streams  []presetStream
 	length   func(o *Options, e int) int
