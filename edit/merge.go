@@ -49,8 +49,8 @@ func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 	if err := e.mergeKeys(v, order); err != nil {
 		return err
 	}
-	// If some source stores the mask of a stream as a column, that column of the result also marks
-	// the sources that lack the stream. Mark both the stream and its mask column.
+	// The result has the mask column of a stream if some source has it. Set Ones for both, so that
+	// sources without the mask column get values in it.
 	keys := e.plan.Keys
 	for i := range keys {
 		key := keys[i].Key

@@ -79,9 +79,8 @@ type Key struct {
 	// Order holds, for each source, the source channel of each channel of the result. nil keeps the
 	// order of the source.
 	Order [][]int `json:"order,omitempty"`
-	// Ones is set for a mask column "<key>.valid" and for the stream that it masks. For a source
-	// without the mask column, the mask is 1 in all rows if the source has the stream, and 0
-	// otherwise.
+	// Ones fills the mask column "<key>.valid" for a source that lacks it: with 1 if the source has
+	// the stream, else with 0. It is set for the mask column and for its stream.
 	Ones  bool   `json:"ones,omitempty"`
 	Added *Added `json:"added,omitempty"`
 }

@@ -130,17 +130,16 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 
 // relabelTasks replaces task texts, or sets the task of some rows.
 func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
-	hasRows := v.Rows != ""
-	hasNames := len(v.Names) > 0
-	hasText := v.Text != ""
-	if hasRows == hasNames || hasRows != hasText {
+	isByName := len(v.Names) > 0 && v.Rows == "" && v.Text == ""
+	isByRow := v.Rows != "" && v.Text != "" && len(v.Names) == 0
+	if !isByName && !isByRow {
 		return misuse(
 			nil,
 			"relabel needs old=new, or rows with a text",
 			"old=new, or "+robocache.Option("rows")+" with a text",
 		)
 	}
-	if v.Rows != "" {
+	if isByRow {
 		return e.relabelRows(v)
 	}
 	used := map[string]bool{}

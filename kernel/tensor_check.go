@@ -218,8 +218,8 @@ func (t *Tensor) addressRange() (from, to uintptr) {
 	return at + uintptr((lo-t.Base)*size), at + uintptr((hi-t.Base)*size)
 }
 
-// pitchInterval returns the view's first byte modulo the pitch, and the number of bytes from there
-// to the end of the view, without the axes whose stride is a multiple of the pitch.
+// pitchInterval returns the interval of the view's bytes modulo the pitch, as its first byte and its
+// width. Axes whose stride is a multiple of the pitch do not widen it.
 func (t *Tensor) pitchInterval(pitch uintptr) (first, width uintptr) {
 	at := t.baseAddress()
 	size := t.DType.Size()

@@ -57,6 +57,6 @@ func isAnnexB(head []byte) bool {
 	if !ok || len(rest) < 2 || rest[0]&0x80 != 0 {
 		return false
 	}
-	h264, hevc := rest[0]&31, rest[0]>>1&63
-	return h264 == 7 || h264 == 9 || hevc == 32 || hevc == 35
+	h264, hevc := rest[0]&31, rest[0]>>1&63 // type of the unit in each codec
+	return h264 == h264SPS || h264 == h264Delimiter || hevc == hevcVPS || hevc == hevcDelimiter
 }

@@ -85,17 +85,10 @@ func rescaleTime(v uint64, to, from int64) int64 {
 	return int64(min(q, maxMediaTime))
 }
 
-// numberFrames determines which samples are presented, in which order and when.
-//
-// Edit lengths are in movie units, which may be coarser than track units. Edits that overlap by at
-// most slack therefore count as consecutive.
-func (ix *Index) numberFrames(pts []int64, edits []edit, slack int64, elst box) error {
-	if len(edits) == 0 {
-		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
-	}
-	if len(edits) > 4096 {
-		return elst.tooLarge("%d edits, limit 4096", len(edits))
-	}
+// separateEdits shortens edits so that none overlaps another in media time. It returns an error if
+// two overlap by more than slack. A smaller overlap has no meaning: edit lengths are in movie units,
+// which may be coarser than track units.
+func separateEdits(edits []edit, slack int64, elst box) error {
 	byMedia := make([]*edit, len(edits))
 	for i := range edits {
 		byMedia[i] = &edits[i]
@@ -111,6 +104,21 @@ func (ix *Index) numberFrames(pts []int64, edits []edit, slack int64, elst box) 
 			)
 		}
 		e.to = min(e.to, next.from)
+	}
+	return nil
+}
+
+// numberFrames determines which samples are presented, in which order and when. Edits that overlap
+// by at most slack count as consecutive.
+func (ix *Index) numberFrames(pts []int64, edits []edit, slack int64, elst box) error {
+	if len(edits) == 0 {
+		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
+	}
+	if len(edits) > 4096 {
+		return elst.tooLarge("%d edits, limit 4096", len(edits))
+	}
+	if err := separateEdits(edits, slack, elst); err != nil {
+		return err
 	}
 	byTime := make([]uint32, len(pts)) // decode indexes by presentation time
 	for d := range byTime {

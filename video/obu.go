@@ -111,6 +111,17 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 		}
 	}
 	bits.skipBits(3) // enable_superres, enable_cdef, enable_restoration
+	colorFields := parseColorConfig(&bits, profile)
+	if bits.bad || profile > 2 {
+		return nil, malformedPacket("a sequence header is truncated", "", "")
+	}
+	header.config = [2]byte{byte(profile<<5 | level), byte(tier<<7 | colorFields)}
+	return header, nil
+}
+
+// parseColorConfig parses the color_config of a sequence header. It returns the fields from
+// high_bitdepth to chroma_sample_position as the low bits of a byte, as an av1C box stores them.
+func parseColorConfig(bits *bitReader, profile uint32) (fields uint32) {
 	highDepth := bits.readBit()
 	twelve, mono := uint32(0), uint32(0)
 	if profile == 2 && highDepth == 1 {
@@ -148,14 +159,7 @@ func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
 			samplePosition = bits.readBits(2)
 		}
 	}
-	if bits.bad || profile > 2 {
-		return nil, malformedPacket("a sequence header is truncated", "", "")
-	}
-	header.config = [2]byte{
-		byte(profile<<5 | level),
-		byte(tier<<7 | highDepth<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | samplePosition),
-	}
-	return header, nil
+	return highDepth<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | samplePosition
 }
 
 // operatingPoints reads a sequence header from its timing fields to its operating points. It

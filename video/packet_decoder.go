@@ -70,9 +70,9 @@ func (d *PacketDecoder) Decode(packet []byte, emit func(number int, pic Frame) e
 	if err != nil || !decodable {
 		return robocache.At(err, packetAt(number))
 	}
-	var missing error
+	var groupErr error // of an earlier packet
 	if p.isKey {
-		if missing, err = d.endGroup(emit); err != nil {
+		if groupErr, err = d.endGroup(emit); err != nil {
 			return err
 		}
 	}
@@ -80,11 +80,11 @@ func (d *PacketDecoder) Decode(packet []byte, emit func(number int, pic Frame) e
 		d.Close()
 		return robocache.At(err, packetAt(number))
 	}
-	own, err := d.receive(emit)
-	if d.decoder == nil {
+	decodeErr, emitErr := d.receive(emit)
+	if d.decoder == nil { // receive closed it after an error
 		d.Lost()
 	}
-	return cmp.Or(err, own, missing)
+	return cmp.Or(emitErr, decodeErr, groupErr)
 }
 
 // send sends a packet of the current group to the decoder. size is its size as a sample of a file.
@@ -151,30 +151,32 @@ func (d *PacketDecoder) firstWaiting() int {
 
 // endGroup emits the frames that are still in the decoder, and prepares the decoder for a key
 // frame. The results are those of receive.
-func (d *PacketDecoder) endGroup(emit func(number int, pic Frame) error) (failed, err error) {
+func (d *PacketDecoder) endGroup(
+	emit func(number int, pic Frame) error,
+) (decodeErr, emitErr error) {
 	if d.decoder != nil && len(d.waiting) > 0 {
 		if err := d.decoder.Drain(); err != nil {
-			failed = robocache.At(err, packetAt(d.waiting[0]))
+			decodeErr = robocache.At(err, packetAt(d.waiting[0]))
 			d.closeDecoder()
-		} else if failed, err = d.receive(emit); err != nil {
-			return failed, err
+		} else if decodeErr, emitErr = d.receive(emit); emitErr != nil {
+			return decodeErr, emitErr
 		}
 	}
 	if len(d.waiting) > 0 {
-		failed = cmp.Or(failed, noFrame(packetAt(d.waiting[0])))
+		decodeErr = cmp.Or(decodeErr, noFrame(packetAt(d.waiting[0])))
 		d.waiting = d.waiting[:0]
 	}
 	if d.decoder != nil {
 		d.decoder.Flush()
 	}
-	return failed, nil
+	return decodeErr, nil
 }
 
 // Flush emits the frames that are still in the decoder. Decoding continues at the next key frame.
 func (d *PacketDecoder) Flush(emit func(number int, pic Frame) error) error {
 	d.Lost()
-	failed, err := d.endGroup(emit)
-	return cmp.Or(err, failed)
+	decodeErr, emitErr := d.endGroup(emit)
+	return cmp.Or(emitErr, decodeErr)
 }
 
 // Lost reports that a packet is missing here. Decoding continues at the next key frame.

@@ -115,6 +115,16 @@ func parseColr(d []byte, e *SampleEntry) {
 	e.Matrix = int(be.Uint16(d[8:]))
 }
 
+// Tags of the descriptors in an esds (ISO/IEC 14496-1, section 7.2.6).
+const (
+	esDescriptor       = 3
+	configDescriptor   = 4 // decoder configuration
+	specificDescriptor = 5 // DecoderSpecificInfo
+)
+
+// configBytes is the size of the fields of a decoder configuration before its descriptors.
+const configBytes = 13
+
 // decoderConfig returns the decoder configuration of an esds, after the optional fields of the ES
 // descriptor. If the box is truncated, what names the truncated part.
 func decoderConfig(b box) (config []byte, what string) {
@@ -122,25 +132,25 @@ func decoderConfig(b box) (config []byte, what string) {
 		return nil, "the box"
 	}
 	tag, body, _ := splitDescriptor(b.data[4:])
-	if tag != 3 || len(body) < 3 {
+	if tag != esDescriptor || len(body) < 3 {
 		return nil, "the ES descriptor"
 	}
-	flags, body := body[2], body[3:]
+	flags, body := body[2], body[3:] // after the id
 	skip := 0
-	if flags&0x80 != 0 {
+	if flags&0x80 != 0 { // streamDependenceFlag: an id follows
 		skip += 2
 	}
-	if flags&0x40 != 0 && len(body) > skip { // a URL
+	if flags&0x40 != 0 && len(body) > skip { // URL_Flag: a length and a URL follow
 		skip += 1 + int(body[skip])
 	}
-	if flags&0x20 != 0 {
+	if flags&0x20 != 0 { // OCRstreamFlag: an id follows
 		skip += 2
 	}
 	if len(body) < skip {
 		return nil, "the ES descriptor"
 	}
 	tag, body, _ = splitDescriptor(body[skip:])
-	if tag != 4 || len(body) < 13 {
+	if tag != configDescriptor || len(body) < configBytes {
 		return nil, "the decoder configuration"
 	}
 	return body, ""
@@ -163,9 +173,9 @@ func (p *boxParser) parseEsds(b box) (Codec, []byte, error) {
 	if what != "" {
 		return "", nil, b.malformed("%s is truncated", what)
 	}
-	tag, body, rest := splitDescriptor(config[13:])
+	tag, body, rest := splitDescriptor(config[configBytes:])
 	for ; tag != 0; tag, body, rest = splitDescriptor(rest) {
-		if tag == 5 {
+		if tag == specificDescriptor {
 			return objectTypes[config[0]], body, nil
 		}
 	}
@@ -203,7 +213,7 @@ func (p *boxParser) canonicalEntry(b box) ([]byte, error) {
 		}
 		part := boxOf(c.kind, c.data)
 		if config, what := decoderConfig(box{data: part[8:]}); c.kind == "esds" && what == "" {
-			clear(config[2:13]) // in place: descriptors alias the part
+			clear(config[2:configBytes]) // in place: descriptors alias the part
 		}
 		parts = append(parts, part)
 		return nil

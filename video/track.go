@@ -123,14 +123,14 @@ func (p *boxParser) parseTrak(trak box) (*track, error) {
 				return err
 			}
 		case "tkhd":
-			version, d, err := p.splitFullBox(b, 80)
+			version, d, err := p.splitFullBox(b, 80) // times of 32 bits
 			if err != nil {
 				return err
 			}
 			// after times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume,
 			// reserved 2 each
 			at := 36
-			if version == 1 {
+			if version == 1 { // three of the four times have 64 bits
 				at = 48
 				if _, d, err = p.splitFullBox(b, 84); err != nil {
 					return err
@@ -142,9 +142,9 @@ func (p *boxParser) parseTrak(trak box) (*track, error) {
 			if err != nil {
 				return err
 			}
-			at := 8
+			at := 8 // after two times of 32 bits
 			if version == 1 {
-				at = 16
+				at = 16 // after two times of 64 bits
 			}
 			t.timescale = int64(be.Uint32(d[at:]))
 		case "hdlr":

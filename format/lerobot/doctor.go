@@ -108,14 +108,7 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 		return
 	}
 	isBadEpisode := f.Severity == robocache.SeverityError && f.Where["episode"] != nil
-	listed, last := 0, 0
-	for i := 0; i < len(doc.findings) && !isBadEpisode; i++ {
-		if doc.findings[i].Code == f.Code {
-			listed++
-			last = i
-		}
-	}
-	if listed >= maxPlaces {
+	if listed, last := doc.countListed(f.Code); listed >= maxPlaces && !isBadEpisode {
 		const more = " (and in more places, counted together)"
 		if !strings.HasSuffix(doc.findings[last].Message, more) {
 			doc.findings[last].Message += more
@@ -126,6 +119,17 @@ func (doc *doctor) addFinding(key string, f robocache.Finding) {
 	}
 	doc.positions[key] = len(doc.findings)
 	doc.findings = append(doc.findings, f)
+}
+
+// countListed returns the number of listed findings with a code, and the position of the last one.
+func (doc *doctor) countListed(code string) (listed, last int) {
+	for i := range doc.findings {
+		if doc.findings[i].Code == code {
+			listed++
+			last = i
+		}
+	}
+	return listed, last
 }
 
 // recordFault records a fault. Faults with the same code, file, stream and column are counted, and

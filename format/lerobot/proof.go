@@ -126,28 +126,32 @@ func (p *groupProof) proveEpisode(ctx context.Context, e int32, lo, hi int64) er
 			}
 			return p.noticeIndex(ctx, e, row)
 		}
-		follows := p.order == nil || row == lo || p.order[rowInGroup] == p.order[rowInGroup-1]+1
-		if follows {
-			continue
+		isNext := p.order == nil || row == lo || p.order[rowInGroup] == p.order[rowInGroup-1]+1
+		if !isNext {
+			return p.judgeOrder(ctx, e, lo, hi, row)
 		}
-		// A wrong index column does not matter if frame_index counts the rows.
-		frames, err := p.tables.integers(ctx, p.tableFile, p.file, p.group, "frame_index")
-		if err != nil {
-			return err
-		}
-		if frames == nil || !isConsecutive(frames[lo-p.start:hi-p.start]) {
-			_, start := p.tables.fileOf(int(e))
-			p.bad[e] = relocated{start, p.orderError(e, rowInGroup)}
-			return nil
-		}
-		d.noticeOnce(warningAt(
-			"index-order",
-			p.tableFile.name,
-			"the column index does not count the rows, but frame_index does",
-			"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
-		))
+	}
+	return nil
+}
+
+// judgeOrder decides about the rows [lo, hi) of episode e if p.order does not count them at row. A
+// wrong column index does not matter if frame_index counts the rows. Otherwise the episode is bad.
+func (p *groupProof) judgeOrder(ctx context.Context, e int32, lo, hi, row int64) error {
+	frames, err := p.tables.integers(ctx, p.tableFile, p.file, p.group, "frame_index")
+	if err != nil {
+		return err
+	}
+	if frames == nil || !isConsecutive(frames[lo-p.start:hi-p.start]) {
+		_, start := p.tables.fileOf(int(e))
+		p.bad[e] = relocated{start, p.orderError(e, row-p.start)}
 		return nil
 	}
+	p.tables.dataset.noticeOnce(warningAt(
+		"index-order",
+		p.tableFile.name,
+		"the column index does not count the rows, but frame_index does",
+		"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
+	))
 	return nil
 }
 

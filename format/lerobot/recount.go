@@ -324,20 +324,20 @@ func (d *Dataset) useFiles(
 	return nil
 }
 
-// pickRun chooses the run of an episode among those with its index. n is their number if the choice
-// is ambiguous, and 0 otherwise.
-func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
-	best, left := d.bestRun(pos, runs)
-	isChoice := left > 1 && !d.isRenumbered(d.episodes.dataID(pos))
-	if isChoice && !best.sameRows(d.claimOf(int32(pos))) {
-		return nil, left
+// pickRun chooses the run of an episode among the runs with its index. If several are free and the
+// table's row fits none exactly, it returns nil and their number, and otherwise 0.
+func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, ambiguous int) {
+	best, free := d.bestRun(pos, runs)
+	needsExactFit := free > 1 && !d.isRenumbered(d.episodes.dataID(pos))
+	if needsExactFit && !best.sameRows(d.claimOf(int32(pos))) {
+		return nil, free
 	}
 	return best, 0
 }
 
 // bestRun returns the run that fits the table's row of an episode best. It skips runs that are
-// assigned to an episode; left is the number of the others.
-func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
+// assigned to an episode; free is the number of the others.
+func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, free int) {
 	claim := d.claimOf(int32(pos))
 	// The file, the number of rows and the first row give one point each.
 	score := func(r *rowRun) (points int) {
@@ -355,10 +355,10 @@ func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 		if r.isTaken {
 			continue
 		}
-		left++
+		free++
 		if best == nil || score(r) > score(best) {
 			best = r
 		}
 	}
-	return best, left
+	return best, free
 }

@@ -83,8 +83,8 @@ func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
 	})
 }
 
-// reportFault reports a wrong value of the table if the length and file in use are those of the
-// data.
+// reportFault reports a wrong value in the table's row of an episode. It is called if no finding about
+// the length or the file of the episode already names the row.
 func (d *Dataset) reportFault(pos int, fault tableFault) {
 	d.reportCounted(robocache.Finding{
 		Severity: robocache.SeverityWarning,

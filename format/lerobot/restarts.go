@@ -70,14 +70,16 @@ func (d *Dataset) splitRuns(
 	return out, nil
 }
 
-// restarts reports whether an episode that begins at row first of the file ends before row, and the
-// next one begins there. isClaimed reports that the table places the start of an episode at row.
+// restarts reports whether a new episode begins at row. The episode before it begins at row first of
+// the file. isClaimed reports that the table places the start of an episode at row.
 func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
 	lastFrame := c.frames[row-1]
 	countsFromFirst := lastFrame == row-1-first
 	if c.frames[row] != 0 || !countsFromFirst {
 		return false
 	}
+	// Two zeros in a row may be a column of zeros, so that the table must confirm the episode.
+	// Timestamps that continue also contradict it.
 	return isClaimed || lastFrame > 0 && !c.continues(first, row)
 }
 

@@ -6,8 +6,9 @@ import "github.com/goatnote-inc/robocache/kernel"
 // stay in the first-level cache.
 const blockCols = 2048
 
-// normTable holds the two numbers of a normalization for each column. x/255 is ((x-0)·1)/255 - 0;
-// the identity is (x-0)/1.
+// normTable holds the two numbers of a normalization for each column, as kernel.Norm has them for
+// each channel. An operation without a Norm uses the table too: x/255 is (x-a)/b with a = 0 and b =
+// 255, and the identity is that with b = 1.
 type normTable struct {
 	a, b  []float32
 	size  int  // number of columns of a block; 0 = no table

@@ -71,11 +71,12 @@ func (r *reducer) clone() *reducer {
 
 // rowElement returns the index of the first element of a key's row.
 func (r *reducer) rowElement(key uint64) int {
-	i := int(key & r.mask)
-	if r.rows == 0 {
-		return r.base + i*r.row
+	row := int(key & r.mask)
+	if r.rows == 0 { // row through all entries
+		return r.base + row*r.row
 	}
-	return r.base + i/r.rows*r.batch + i%r.rows*r.row
+	entry, rowInEntry := row/r.rows, row%r.rows
+	return r.base + entry*r.batch + rowInEntry*r.row
 }
 
 // gatherCells prepares the cells of the next keys for reduceCell and sets r.left to the number of

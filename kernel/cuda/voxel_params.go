@@ -112,10 +112,10 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.setColumns(op)
 }
 
-// setColumns sets how the columns of features are read.
+// setColumns sets how the columns of features are read. Four columns are computed at once (p.wide)
+// if the result allows it, as setSparse or setDense has stated in p.wide, and the features do.
+// Features do if the columns are adjacent and every row starts at a multiple of four.
 func (p *voxelParams) setColumns(op *kernel.VoxelOp) {
-	// Four columns are read at once if they are adjacent and every row starts at a multiple of
-	// four.
 	bytes := p.featureRow * int64(op.Points.DType.Size())
 	if op.Mode.Featured() {
 		bytes = p.featureRow * int64(op.Features.DType.Size())

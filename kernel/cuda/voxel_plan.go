@@ -254,11 +254,13 @@ func (v *voxelPlan) assignAreas(points int64) {
 		at += bytes
 		return from
 	}
-	p.words = area(int64(p.tiles) << p.tile * 4)
-	p.table = area(int64(p.tiles) * int64(p.pitch) * 2)
-	p.places = area(int64(p.tiles) * 12)
+	const uint16Bytes, uint32Bytes, uint64Bytes = 2, 4, 8
+	wordCount := int64(p.tiles) << p.tile
+	p.words = area(wordCount * uint32Bytes)
+	p.table = area(int64(p.tiles) * int64(p.pitch) * uint16Bytes)
+	p.places = area(int64(p.tiles) * 3 * uint32Bytes)
 	if p.sparse != 0 {
-		p.state = area(p.batch * int64(p.buckets) * 8)
+		p.state = area(p.batch * int64(p.buckets) * uint64Bytes)
 	}
 	if p.columns > 0 || p.sparse != 0 {
 		p.arena = area(points * voxelListed)

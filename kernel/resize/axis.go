@@ -113,11 +113,14 @@ func fixedWeights(row []float64, shift int32) []int32 {
 	return out
 }
 
-// pilAxis returns the axis of Pillow: weights have 22 fractional bits.
+// maxWeightBits is the number of fractional bits of Pillow's weights, and torch's maximum.
+const maxWeightBits = 22
+
+// pilAxis returns the axis of Pillow.
 func pilAxis(from, to int, radius float64, f func(float64) float64) *Axis {
 	firsts, rows := filterRows(from, to, radius, f)
 	a := newAxis(from, to)
-	a.Shift = 22
+	a.Shift = maxWeightBits
 	for i, row := range rows {
 		a.addInts(firsts[i], fixedWeights(row, a.Shift)...)
 	}
@@ -135,7 +138,8 @@ func torchAxis(from, to int) *Axis {
 		}
 	}
 	a := newAxis(from, to)
-	for a.Shift < 22 && int64(0.5+largest*float64(int64(1)<<(a.Shift+1))) < 1<<15 {
+	withBits := func(bits int32) int64 { return int64(0.5 + largest*float64(int64(1)<<bits)) }
+	for a.Shift < maxWeightBits && withBits(a.Shift+1) <= math.MaxInt16 {
 		a.Shift++
 	}
 	for i, row := range rows {

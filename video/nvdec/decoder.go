@@ -396,8 +396,8 @@ func (d *decoder) Flush() {
 	}
 }
 
-// dropPending drops the pending frames. Surfaces of received frames that queued operations still
-// read stay mapped, so that nothing is launched here.
+// dropPending drops the pending frames and unmaps their surfaces. It launches nothing. Surfaces of
+// received frames therefore stay mapped if operations that read them are still queued.
 func (d *decoder) dropPending() {
 	for _, x := range d.pending {
 		if x.mapping.addr != 0 {

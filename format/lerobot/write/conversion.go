@@ -278,10 +278,11 @@ func (c *conversion) chooseFeatures() {
 		"task_index":    true,
 		"task":          true,
 	}
+	// The reader computes the bookkeeping columns, and subtasks from the language columns.
+	hasLanguage := c.src.Info().Feature(LanguagePersistent) != nil && !c.options.out.perEpisode()
 	for _, f := range c.src.Info().Features {
-		isComputed := f.Computed && c.src.Info().Feature(LanguagePersistent) != nil
-		if f.Default && taken[f.Key] || isComputed && !c.options.out.perEpisode() {
-			continue // the reader computes it
+		if f.Default && taken[f.Key] || f.Computed && hasLanguage {
+			continue
 		}
 		if c.options.Keys != nil && !slices.Contains(c.options.Keys, f.Key) {
 			c.report.Dropped = append(c.report.Dropped, f.Key)

@@ -21,10 +21,11 @@ func (k *neon) evalPoly(coefficients, z, v int) int {
 // dotProduct writes the sum of four products to d, in the order of the components. Each product is
 // rounded.
 func (k *neon) dotProduct(d, n, m int) {
+	const scratch = 25 // V25
 	k.emitWord("dmul", d, n, m)
 	for j := 1; j < 4; j++ {
-		k.emitWord("dmul", 25, n+j, m+j)
-		k.emitWord("dadd", d, d, 25)
+		k.emitWord("dmul", scratch, n+j, m+j)
+		k.emitWord("dadd", d, d, scratch)
 	}
 }
 
