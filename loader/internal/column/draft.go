@@ -17,15 +17,16 @@ func (c *ImageColumn) scaledSize(w, h int) (sw, sh, left, top int) {
 	if c.Resize == options.Stretch || w <= 0 || h <= 0 {
 		return sw, sh, 0, 0
 	}
-	// The width determines the scale if the image is wider and must fit, or narrower and must
-	// cover.
-	wider := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width)
-	if wider == (c.Resize == options.Letterbox) {
+	// A letterbox shows the whole image, so the widths of a wide image must agree. A crop fills the
+	// whole frame, so the widths of a narrow image must.
+	isWide := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width)
+	isLetterbox := c.Resize == options.Letterbox
+	if isWide == isLetterbox {
 		sh = max(1, (2*h*c.Width+w)/(2*w))
 	} else {
 		sw = max(1, (2*w*c.Height+h)/(2*h))
 	}
-	if c.Resize == options.Letterbox {
+	if isLetterbox {
 		return sw, sh, (c.Width - sw) / 2, (c.Height - sh) / 2
 	}
 	return sw, sh, -((sw - c.Width) / 2), -((sh - c.Height) / 2)
@@ -134,18 +135,19 @@ func (d *draft) Done(failed error) error {
 func (d *draft) placeImage(to, from []byte) {
 	size := pixelBytes(d.Spec.Pixel)
 	w, h := d.column.Width, d.column.Height
-	x0, x1 := max(d.left, 0), min(d.left+d.scaledWidth, w)
+	left, right := max(d.left, 0), min(d.left+d.scaledWidth, w) // visible columns of the target
 	for k := range Channels(d.Spec.Pixel) {
 		for y := range h {
 			row := to[(k*h+y)*w*size:][:w*size]
-			sy := y - d.top
-			if sy < 0 || sy >= d.scaledHeight {
+			sourceY := y - d.top
+			if sourceY < 0 || sourceY >= d.scaledHeight {
 				clear(row)
 				continue
 			}
-			clear(row[:x0*size])
-			copy(row[x0*size:x1*size], from[((k*d.scaledHeight+sy)*d.scaledWidth+x0-d.left)*size:])
-			clear(row[x1*size:])
+			source := from[(k*d.scaledHeight+sourceY)*d.scaledWidth*size:]
+			clear(row[:left*size])
+			copy(row[left*size:right*size], source[(left-d.left)*size:])
+			clear(row[right*size:])
 		}
 	}
 }

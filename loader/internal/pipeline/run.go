@@ -102,15 +102,11 @@ func StartRun(a *Assembler, at order.Progress, endless bool) *EpochRun {
 // batch, so that it is delivered soon.
 func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 	defer close(r.Batches)
-	var s order.Step
 	fw := r.Queue.Borrow()
 	defer r.Queue.Return(fw)
-	w := fw.Owner.(*worker)
-	e := planEpoch(from)
-	epochStart := int64(0) // number of the epoch's first batch
-	skipped := int64(0)    // samples of bad episodes after the last batch of the previous epoch
-	for size, seq := 1, int64(0); ; size = ahead {
-		if len(r.assembler.Schema.Ragged) > 0 && seq > 0 {
+	p := batchPlanner{run: r, worker: fw.Owner.(*worker), epoch: planEpoch(from)}
+	for size, more := 1, true; more; size = ahead {
+		if len(r.assembler.Schema.Ragged) > 0 && p.seq > 0 {
 			// Use the ragged sizes measured so far. None is known before the first batch is built.
 			if !r.awaitFirstBatch() {
 				return
@@ -123,52 +119,86 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 			return
 		}
 		begin := time.Now()
-		var horizon []*PlannedBatch
-		more := true
-		for n := 0; n < size && more; {
-			if !e.nextStep(&s) {
-				// Stop after an epoch without a batch: the epochs after it may have none either.
-				more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor)
-				if more {
-					// Submit first, because followingPlan may compute an order for a while.
-					r.assembler.SubmitJobs(r.Queue, horizon)
-					horizon, epochStart, skipped = nil, seq, s.Skipped
-					e = e.followingPlan()
-					continue
-				}
-				r.Skipped = s.Skipped
-				if seq == epochStart && seq > 0 {
-					r.Skipped = skipped // the next run counts the samples of this empty epoch
-				}
-				if e.sampler.Starved(e.cursor) {
-					r.enqueueBatch(starvedBatch(seq, e.Epoch, skipped))
-				}
-				break
-			}
-			w.followPool(&s, e.Epoch, seq, seq == epochStart)
-			// A batch of this epoch was delivered, so the store has released the previous epoch.
-			if seq-epochStart > int64(inFlight) {
-				r.admitNextEpoch(w, e, seq)
-			}
-			u, err := r.assembler.BeginBatch(seq, s.Samples, s.Epochs)
-			if err != nil {
-				u, more = &PlannedBatch{}, false
-				u.Seq, u.Err, u.Done = seq, err, closedChannel()
-			} else {
-				u.Batch.Epoch, u.Batch.Position = e.Epoch, s.First
-				u.CursorAfter, u.Wrapped, u.Skipped = s.After, s.Wrapped, s.Skipped
-				horizon = append(horizon, u)
-			}
-			u.Epoch, u.SkippedBehind = e.Epoch, skipped
-			r.enqueueBatch(u)
-			n, seq, skipped = n+1, seq+1, 0
-		}
+		more = p.planHorizon(size, inFlight)
 		r.assembler.Frames.Counters.Plan.Add(int64(time.Since(begin)))
-		r.assembler.SubmitJobs(r.Queue, horizon)
-		if !more {
-			return
-		}
+		r.assembler.SubmitJobs(r.Queue, p.horizon)
 	}
+}
+
+// batchPlanner plans the batches of a run, epoch after epoch.
+type batchPlanner struct {
+	run        *EpochRun
+	worker     *worker
+	epoch      *epochPlan
+	step       order.Step      // scratch
+	seq        int64           // number of the next batch in the run
+	epochStart int64           // number of the epoch's first batch
+	skipped    int64           // samples of bad episodes after the last batch of the previous epoch
+	horizon    []*PlannedBatch // planned batches whose jobs are not submitted
+}
+
+// planHorizon plans size batches. It returns false if the run has no batch after them.
+func (p *batchPlanner) planHorizon(size, inFlight int) (more bool) {
+	p.horizon = nil
+	for n := 0; n < size; {
+		if !p.epoch.nextStep(&p.step) {
+			if !p.enterNextEpoch() {
+				return false
+			}
+			continue
+		}
+		if !p.planBatch(inFlight) {
+			return false
+		}
+		n++
+	}
+	return true
+}
+
+// enterNextEpoch continues with the next epoch. It returns false if the run ends with this one.
+func (p *batchPlanner) enterNextEpoch() bool {
+	r, isEmpty := p.run, p.seq == p.epochStart
+	isStarved := p.epoch.sampler.Starved(p.epoch.cursor)
+	// Stop after an epoch without a batch: the epochs after it may have none either.
+	if r.IsEndless && !isEmpty && !isStarved {
+		// Submit first, because followingPlan may compute an order for a while.
+		r.assembler.SubmitJobs(r.Queue, p.horizon)
+		p.horizon, p.epochStart, p.skipped = nil, p.seq, p.step.Skipped
+		p.epoch = p.epoch.followingPlan()
+		return true
+	}
+	r.Skipped = p.step.Skipped
+	if isEmpty && p.seq > 0 {
+		r.Skipped = p.skipped // the next run counts the samples of this empty epoch
+	}
+	if isStarved {
+		r.enqueueBatch(starvedBatch(p.seq, p.epoch.Epoch, p.skipped))
+	}
+	return false
+}
+
+// planBatch plans the batch of p.step. If it fails, the batch holds the error and planBatch returns
+// false.
+func (p *batchPlanner) planBatch(inFlight int) bool {
+	r, s := p.run, &p.step
+	p.worker.followPool(s, p.epoch.Epoch, p.seq, p.seq == p.epochStart)
+	// A batch of this epoch was delivered, so the store has released the previous epoch.
+	if p.seq-p.epochStart > int64(inFlight) {
+		r.admitNextEpoch(p.worker, p.epoch, p.seq)
+	}
+	u, err := r.assembler.BeginBatch(p.seq, s.Samples, s.Epochs)
+	if err != nil {
+		u = &PlannedBatch{}
+		u.Seq, u.Err, u.Done = p.seq, err, closedChannel()
+	} else {
+		u.Batch.Epoch, u.Batch.Position = p.epoch.Epoch, s.First
+		u.CursorAfter, u.Wrapped, u.Skipped = s.After, s.Wrapped, s.Skipped
+		p.horizon = append(p.horizon, u)
+	}
+	u.Epoch, u.SkippedBehind = p.epoch.Epoch, p.skipped
+	r.enqueueBatch(u)
+	p.seq, p.skipped = p.seq+1, 0
+	return err == nil
 }
 
 // starvedBatch returns a failed batch for a rank whose samples are all of bad episodes.

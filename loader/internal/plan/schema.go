@@ -277,7 +277,8 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 	return nil
 }
 
-// checkSameField rejects a key whose fields differ between two sources.
+// checkSameField rejects field x of a source if it differs from the field have, which another source
+// gave the batch under that key.
 func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	if have.DType == x.DType && slices.Equal(have.Shape, x.Shape) {
 		return nil
@@ -294,9 +295,7 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) +
 			fmt.Sprintf(" of source %d", src.Index)
 	}
-	a, b := owner.Column(x.Key), src.Column(x.Key)
-	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() &&
-		a.Elements != b.Elements && slices.Equal(a.Axis, b.Axis) {
+	if canPad(owner.Column(x.Key), src.Column(x.Key)) && !slices.Equal(have.Shape, x.Shape) {
 		hint = "rows of different widths: " + robocache.Option("missing", "pad") +
 			" pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] &&
@@ -314,6 +313,13 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 				fmt.Sprintf("%s %v", x.DType, x.Shape)).
 			WithHint("%s", hint),
 	)
+}
+
+// canPad reports whether the rows of two columns differ only in their width, which missing=pad can
+// make equal. A column is nil if its source has none for the field.
+func canPad(a, b *column.Column) bool {
+	return a != nil && b != nil && a.CanWiden() && b.CanWiden() && a.Elements != b.Elements &&
+		slices.Equal(a.Axis, b.Axis)
 }
 
 // mixError returns the error of a key that does not fit into a mixture.

@@ -210,6 +210,48 @@ func (src *Source) setWindowStatistics(
 		Parts: []vector.PartSpec{x.part.Spec},
 		Rows:  x.column.Options.Rows,
 	}
+	if err := src.checkWindowPass(ctx, part, &spec); err != nil {
+		return err
+	}
+	windows, err := stats.VectorWindows(src.Dataset, &spec)
+	if err != nil {
+		return err
+	}
+	windows.PerStep = part.Spec.Norm.PerStep
+	rows, err := src.selectRows()
+	if err != nil {
+		return err
+	}
+	windows.DropFirst, windows.DropLast = max(rows.First, 0), max(rows.Last, 0)
+	opt := stats.WindowOptions{
+		Threads: src.Config.Threads,
+		Budget:  min(256<<20, int64(src.Config.MemoryBudget)/8),
+	}
+	for i := range src.Table.Len() {
+		opt.Episodes = append(opt.Episodes, src.Table.Episode(i))
+	}
+	label := part.Spec.Label()
+	found, err := stats.Windows(
+		ctx,
+		src.Dataset,
+		map[string]*stats.WindowVector{label: windows},
+		opt,
+	)
+	if err != nil {
+		return err
+	}
+	low, high := norm.Of(found[label])
+	width := part.ValueWidth()
+	split := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, width)) }
+	return setPartStatistics(part, split(low), split(high), len(spec.Offsets()))
+}
+
+// checkWindowPass rejects statistics of a part over windows that are not supported, or that the
+// options do not request although they are expensive. Otherwise it reports the pass. spec is the
+// vector of only that part.
+func (src *Source) checkWindowPass(
+	ctx context.Context, part *vector.Part, spec *vector.Spec,
+) error {
 	where := robocache.Where{"stream": part.Spec.Key}
 	var inputs []normalized
 	for _, key := range spec.Needs() {
@@ -234,32 +276,7 @@ func (src *Source) setWindowStatistics(
 	}
 	src.logProgress("vectors: statistics of %s over the windows of %d episodes (%s of values)",
 		part.Spec.Label(), src.Table.Len(), sizeText(bytes))
-	windows, err := stats.VectorWindows(src.Dataset, &spec)
-	if err != nil {
-		return err
-	}
-	windows.PerStep = part.Spec.Norm.PerStep
-	rows, err := src.selectRows()
-	if err != nil {
-		return err
-	}
-	windows.DropFirst, windows.DropLast = max(rows.First, 0), max(rows.Last, 0)
-	opt := stats.WindowOptions{
-		Threads: src.Config.Threads,
-		Budget:  min(256<<20, int64(src.Config.MemoryBudget)/8),
-	}
-	for i := range src.Table.Len() {
-		opt.Episodes = append(opt.Episodes, src.Table.Episode(i))
-	}
-	found, err := stats.Windows(ctx, src.Dataset,
-		map[string]*stats.WindowVector{part.Spec.Label(): windows}, opt)
-	if err != nil {
-		return err
-	}
-	low, high := norm.Of(found[part.Spec.Label()])
-	n := part.ValueWidth()
-	split := func(flat []float64) vector.Rows { return slices.Collect(slices.Chunk(flat, n)) }
-	return setPartStatistics(part, split(low), split(high), len(spec.Offsets()))
+	return nil
 }
 
 // vectorPart is a part of a vector, with the column of the vector.
