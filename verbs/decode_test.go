@@ -101,8 +101,8 @@ func TestDecodeRejects(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := strings.Join(e.Where["known"].([]string), " ")
-	want := "decode follow_links format gop jitter keys map memory_budget option rows_hz " +
-		"seconds seed split split_at_gaps text"
+	want := "decode follow_links format gop jitter keys map memory_budget option recording_index " +
+		"rows_hz seconds seed split split_at_gaps text"
 	if known != want {
 		t.Errorf("known options: %s, want %s", known, want)
 	}

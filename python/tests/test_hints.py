@@ -68,7 +68,7 @@ def test_hints_name_fields_of_groups():
     places = re.findall(r'"(\w+)": +\{"(\w+)", "(\w+)", "(\w+)"\}', text)
     for name, keyword, group, _ in places:
         assert robocache.options.GROUPS[keyword].__name__ == group, name
-    opening = re.search(r"pythonOpening = \[\]string\{(.*)\}", text)[1]
+    opening = re.search(r"pythonOpening = \[\]string\{(.*?)\}", text, re.DOTALL)[1]
     found = {(keyword, field): name for name, keyword, _, field in places}
     found |= {(OPENING, name): name for name in re.findall(r'"(\w+)"', opening)}
     wanted = {
