@@ -127,7 +127,7 @@ test-go: native
 # Stores, caches and frames share the most memory between goroutines. Orders are computed by one
 # goroutine, and the loader's tests request them from many.
 test-race: native
-	$(GO) test -vet=off -race -short -timeout 20m ./store/... ./cache/... ./loader ./loader/internal/buffers ./loader/internal/frames ./live ./quality ./query ./diff
+	$(GO) test -vet=off -race -short -timeout 20m ./store/... ./cache/... ./loader ./loader/internal/arrivals ./loader/internal/buffers ./loader/internal/frames ./live ./quality ./query ./diff
 
 # Omits the parsers below the formats. One goroutine reads their files, or the tests of the formats
 # cover them.
