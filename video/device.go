@@ -40,8 +40,8 @@ type DeviceFrame interface {
 	PlanarFrame
 	// ConvertThere writes the frame to device memory. It fails if DeviceMemory.Converts is false.
 	ConvertThere(spec *Spec, dst []byte) error
-	// KeepPlanes writes the planes to device memory of PlaneInfo's Bytes: luma, then interleaved
-	// chroma.
+	// KeepPlanes writes the planes to dst: luma, then interleaved chroma. dst is device memory and
+	// has the size that PlaneInfo states in Bytes.
 	KeepPlanes(dst []byte) error
 }
 

@@ -23,8 +23,8 @@ import (
 // Still images: PNG, JPEG and TIFF.
 //
 // JPEG is decoded by libjpeg-turbo if it is linked (video/turbojpeg), bit-identical to PIL.
-// Otherwise it is decoded in Go: chroma is upsampled like in libjpeg's default (a triangle filter),
-// so pixels differ by a few levels, because the inverse DCT is Go's. EXIF orientation is not
+// Otherwise it is decoded in Go. Chroma is upsampled with a triangle filter, like in libjpeg's
+// default. Go's inverse DCT rounds in another way, so pixels differ by a few levels. EXIF orientation is not
 // applied, and alpha is dropped without blending, like in PIL's convert("RGB").
 
 const opStill = "decode still image"

@@ -108,8 +108,8 @@ func (d *Dataset) newWalker(c *column, load func(file int32, row int64) (span, e
 	return &walker{span: span{file: -1}, d: d, column: c, load: load}
 }
 
-// seek returns the position of a row in its unit. It loads the unit if the row is not in the
-// current one. The start of the episode is read again in each attempt, because a concurrent proof
+// seek returns the position of a row in its unit, the span of rows that load returns. It loads the
+// unit if the row is not in the current one. The start of the episode is read again in each attempt, because a concurrent proof
 // may move the episode.
 func (w *walker) seek(r robocache.Row) (at int, err error) {
 	for try := 0; ; try++ {

@@ -106,8 +106,8 @@ func (w *worker) shortRows(s *stream, at region, valid []uint8, from, to int) bo
 }
 
 // kernelRows runs the kernel on rows from … to-1. If the normalization table is shorter than a row,
-// it runs on one block of columns at a time. peak is the largest magnitude of a 16-bit result, or 0
-// if overflows are not counted.
+// it runs on one block of columns at a time. The result is the
+// largest magnitude among the 16-bit results of these rows, or 0 if overflows are not counted.
 func (w *worker) kernelRows(
 	s *stream,
 	dst, src unsafe.Pointer,

@@ -58,7 +58,8 @@ func (r *reducer) openFeatures(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBit
 	}
 }
 
-// clone returns a copy of the reducer with its own memory.
+// clone returns a copy of the reducer with scratch memory of its own. maxKeys limits how many rows
+// that memory holds.
 func (r *reducer) clone() *reducer {
 	c := *r
 	c.digits = new([1 << maxDigitBits]uint32)

@@ -112,9 +112,9 @@ func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.setColumns(op)
 }
 
-// setColumns sets how the columns of features are read. Four columns are computed at once (p.wide)
-// if the result allows it, as setSparse or setDense has stated in p.wide, and the features do.
-// Features do if the columns are adjacent and every row starts at a multiple of four.
+// setColumns sets how the columns of features are read. Before the call, p.wide states whether the
+// layout of the result allows four columns at once. Afterwards, it states whether that of the
+// features allows it too: their columns are adjacent, and every row starts at a multiple of four.
 func (p *voxelParams) setColumns(op *kernel.VoxelOp) {
 	bytes := p.featureRow * int64(op.Points.DType.Size())
 	if op.Mode.Featured() {

@@ -222,7 +222,8 @@ func (s *Scaler) scaleFloats(dst Plane, src []byte, stride int, buffers *scratch
 }
 
 // sumReals computes outputs left, left+1 … of a row in float32. The conversions round each product,
-// so that no compiler fuses it into a sum.
+// so that no compiler fuses it into a sum. paddedReal has a multiple of four weights per output, so
+// the loop over four leaves none.
 func (a *Axis) sumReals(out, line []float32, left int) {
 	padded := a.paddedReal[left*a.taps:]
 	for x, start := range a.First[left:][:len(out)] {

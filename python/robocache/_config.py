@@ -369,7 +369,10 @@ def _plain_augment(name: str, v: Any) -> Any:
 
 
 def _check_beyond(name: str, v: Any) -> Any:
-    """Returns a rule, or {key: rule}. The engine knows the keys, which may be vectors."""
+    """Returns a rule, or {key: rule}.
+
+    The keys are not checked here: they may name vectors, which only the engine knows.
+    """
     rule = one_of(*get_args(Beyond))
     if not isinstance(v, Mapping):
         return rule(name, v)

@@ -173,7 +173,8 @@ class _Probe:
         Args:
             repo_id: The dataset, for errors.
             item: The item as openpi's dataset delivers it.
-            cameras: {key, or keys of which one is drawn: pixels, uint8 (H, W, 3)}.
+            cameras: The pixels of each camera, uint8 (H, W, 3). A key of several stream keys
+                means that one of the streams is drawn.
             streams: {key, or keys that are joined: values in the item}.
         """
         self.repo_id, self.item = repo_id, item

@@ -33,7 +33,7 @@ def droid_segments(
 ) -> dict[int, list[tuple[int, int]]]:
     """Returns the rows of DROID that are samples, as openpi's idle filter names them.
 
-    Episodes whose file is not of a success have none.
+    Recordings outside a folder of successes have no samples.
 
     Args:
         source: A path or URI of DROID's RLDS, or an open Dataset. Each episode is read once.

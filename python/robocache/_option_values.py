@@ -21,7 +21,8 @@ class OptionValues(dict[str, Any]):
     """Option values by the engine's names, without those that are None.
 
     Attributes:
-        labels: The names of group options in messages, by the engine's names.
+        labels: How messages name the options of groups, such as "Windows.rows". The keys are
+            the engine's names.
     """
 
     def __init__(self, plain: Mapping[str, Any], groups: Mapping[str, Any]) -> None:

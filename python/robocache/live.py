@@ -168,10 +168,9 @@ class Live:
             topic: The topic, such as "/joint_states". Topics that the contract does not need are
                 ignored.
             payload: The bytes of the message, such as CDR of ROS 2.
-            stamp_ns: When the message was published, in int ns. record() stores this time with the
-                message. It does not affect the sample, whose timestamp is that of the message's
-                header, or arrival_ns if the contract uses the recorder's clock. Default None:
-                `arrival_ns`.
+            stamp_ns: When the message was published, in int ns. Only record() uses it: it stores
+                this time with the message. Default None: now. The timestamp of the sample is that
+                of the message's header, or arrival_ns if the contract uses the recorder's clock.
             arrival_ns: When the message arrived, in int ns on the clock of the ticks. Default None:
                 now.
 

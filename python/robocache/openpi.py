@@ -217,10 +217,10 @@ class DataLoader:
         return map(self._model_inputs, itertools.islice(batches, self._num_batches))
 
     def _model_inputs(self, batch: dict[str, Any]) -> Any:
-        """Returns the inputs of the model."""
-        c, more = self.config, {}
+        """Returns the inputs of the model; with a TrainConfig, (Observation, actions)."""
+        config, more = self.config, {}
         prompts = batch.pop(self._prompt_key, None) or [self._fixed_prompt] * self.loader.batch_size
-        if c.transforms:
+        if config.transforms:
             more = self._transform(batch, prompts)
         elif self._has_prompt:
             more = {"prompt": np.array(prompts)}

@@ -142,7 +142,7 @@ def _run_command(program: Sequence[str] | None, args: list[str]) -> tuple[int, s
 
     Returns the exit code, stdout, and the last message on stderr.
     """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(process for process in sys.path if process)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = subprocess.Popen(
         [*(program or (sys.executable, "-m", "robocache")), *args],
         stdout=subprocess.PIPE,

@@ -102,7 +102,7 @@ func (d *decoder) openParser() (err error) {
 	}
 	p := &parserParams{codec: d.caps.codec, surfaces: 1}
 	d.parser, err = d.backend.driver.newParser(p, d)
-	d.user = p.user
+	d.user = p.user // set by newParser
 	return err
 }
 

@@ -69,12 +69,12 @@ func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fenc
 	return fence(q.launchCount.Load() + 1), q.err
 }
 
-// overlaps reports whether a result at address to would overlap a queued one. Caller must hold
+// overlaps reports whether a result at an address would overlap a queued one. Caller must hold
 // q.mu.
-func (q *launchQueue) overlaps(to uintptr) bool {
+func (q *launchQueue) overlaps(address uintptr) bool {
 	for _, x := range q.destinations {
 		// One of the differences is negative, which is a large number without a sign.
-		if n := uintptr(q.op.bytes); x-to < n || to-x < n {
+		if n := uintptr(q.op.bytes); x-address < n || address-x < n {
 			return true
 		}
 	}

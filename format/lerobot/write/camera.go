@@ -557,7 +557,10 @@ func pixelFormat(e *video.SampleEntry, depth bool) string {
 		case sx:
 			name = "yuv422p"
 		}
-		if high && config[2]&0x20 == 0 {
+		switch {
+		case high && config[2]&0x20 != 0:
+			name += "12le"
+		case high:
 			name += "10le"
 		}
 		return name

@@ -232,8 +232,8 @@ type Config struct {
 	// Encoders is the number of concurrent encoders; 0 = the number of CPUs. More than that slow
 	// each other down.
 	Encoders int
-	// LinkFrom is the folder of the source. An mp4 that would be copied whole and is on its grid
-	// becomes a hard link to the source's file.
+	// LinkFrom is the folder of the source. An mp4 that would be copied whole, and whose
+	// frames are 1/fps apart, becomes a hard link to the source's file.
 	LinkFrom string
 	// PartsDir is a folder that keeps the encoded episodes until all are joined. Episodes that it
 	// already holds are reused; they must come from an interrupted run over the same episodes with

@@ -313,8 +313,8 @@ func (n *recorded) addStats(ep tailEpisode) {
 	}
 }
 
-// removeEncoded removes the encoded files of episodes that will not be written again. The episodes
-// of kept move to the new library.
+// removeEncoded removes the encoded files of episodes that will not be written again. The encoded
+// episodes of kept are added to a new library, which replaces the old one.
 func (r *Recorder) removeEncoded(old, kept []tailEpisode) error {
 	_ = r.library.Close() // a removed file keeps its disk space while it is open
 	for _, ep := range old {

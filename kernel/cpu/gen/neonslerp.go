@@ -116,8 +116,8 @@ func (k *neon) writeSlerp() {
 	for v := 20; v < 23; v++ {
 		k.emitWord("dmul", v, v, 24)
 	}
-	// 1/n1 gets the sign of the dot product d, which becomes positive. Rows with d < 2^-44 are left
-	// to the reference.
+	// Move the sign of the dot product d to 1/n1, and make d positive. Rows with d < 2^-44 are left to
+	// the reference.
 	k.emitOp("VAND V30.B16, V22.B16, V25.B16")
 	k.emitOp("VEOR V25.B16, V20.B16, V20.B16")
 	k.emitOp("VEOR V25.B16, V22.B16, V22.B16")
@@ -149,8 +149,8 @@ func (k *neon) writeSlerp() {
 		k.emitWord("dmul", 4+j, 4+j, 20)
 		k.emitWord("dadd", j, j, 4+j)
 	}
-	// Write each row: the bits of a sample that is hit, or the blend. Note in valid (R22) rows that
-	// are invalid (0) or left to the reference (2).
+	// Write each row: the bits of a sample that is hit, or the blend. The array of
+	// flags (R22) gets 0 for a row that is invalid, and 2 for one that is left to the reference.
 	for lane, result := range []string{"R21", "R15"} {
 		k.emitOp("VZIP%d V1.D2, V0.D2, V8.D2", 1+lane)
 		k.emitOp("VZIP%d V3.D2, V2.D2, V9.D2", 1+lane)

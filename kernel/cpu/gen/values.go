@@ -23,8 +23,8 @@ func (k *rows) loadRaw(
 	VMOVD(k.t.As32(), y.AsX())
 }
 
-// loadFloats reads n columns as float32, from column first of the step on. p is the address of the
-// row. For float32 it is a copy of bits.
+// loadFloats reads n columns as float32. The first one is column first of the columns that this step
+// of the loop computes. p is the address of the row. Values of float32 are copied bit by bit.
 func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
 	m := indexedOperand(p, k.i, k.src.size, first*k.src.size)
