@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Quantiles of values that are made anew in each pass are found in two passes. The first counts
+// Exact quantiles of windows are found in two passes, which both compute the values. The first counts
 // the values in equal buckets, and the second gathers the buckets of the wanted ranks.
 const (
 	windowBuckets = 1 << 11

@@ -66,7 +66,7 @@ type Log struct {
 	identity string
 	shared   [][]byte
 	records  map[recordKey]record
-	sequence int64 // of the last record
+	sequence int64 // number of the last record
 	end      int64 // bytes that count
 	dead     int64 // bytes of records that newer ones override
 }

@@ -29,7 +29,7 @@ type Log struct {
 	header     *header // nil: the file does not exist yet
 	arrivals   []Arrival
 	known      map[string]int // position in arrivals by ID
-	digests    []string       // of the prefixes, in steps of digestStep
+	digests    []string       // digests of prefixes, in steps of digestStep
 	hash       hash.Hash
 	boundaries map[boundaryKey]Boundary
 	read       int64 // bytes of complete lines that were read
