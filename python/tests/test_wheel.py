@@ -258,9 +258,8 @@ def test_environment_knows_the_checkout(checkout: Path) -> None:
         [sys.executable, "-m", "venv", "--without-pip", str(checkout / ".venv")], check=True
     )
     (site,) = (checkout / ".venv" / "lib").glob("python*/site-packages")
-    for name in ("torch", "numpy", "pytest"):  # as if these packages were installed
-        (site / f"{name}.py").write_text("")
-    subprocess.run(["bash", "scripts/venv.sh", "core"], cwd=checkout, check=True)
+    (site / "numpy.py").write_text("")  # as if numpy were installed
+    subprocess.run(["bash", "scripts/venv.sh", "demo"], cwd=checkout, check=True)
     find = [
         str(checkout / ".venv/bin/python"),
         "-c",
@@ -279,7 +278,7 @@ def test_environment_knows_the_checkout(checkout: Path) -> None:
     (checkout / "second").mkdir()
     shutil.copytree(checkout / "scripts", checkout / "second" / "scripts")
     (checkout / "second" / ".venv").symlink_to(checkout / ".venv")
-    subprocess.run(["bash", "scripts/venv.sh", "core"], cwd=checkout / "second", check=True)
+    subprocess.run(["bash", "scripts/venv.sh", "demo"], cwd=checkout / "second", check=True)
     assert (
         subprocess.check_output(find, env=env, text=True, cwd="/")
         == f"{checkout}/python/robocache/__init__.py\n"
