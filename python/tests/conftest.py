@@ -60,6 +60,7 @@ SLOW_MODULES = {
     "test_site",
     "test_train_data",
     "test_train_models",
+    "test_trainer_statistics",
     "test_types",
     "test_wheel",
 }

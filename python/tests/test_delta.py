@@ -98,6 +98,7 @@ def _same(uri, source):
     assert rows.num_rows == at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", ["", "task", "source"])
 def test_theirs_reads_ours(source, tmp_path, partition):
     uri = str(tmp_path / "t")
@@ -204,6 +205,7 @@ def test_ours_adds_to_theirs(source, tmp_path):
     assert robocache.open(again).num_episodes == 5
 
 
+@pytest.mark.slow
 def test_writers_at_once(source, tmp_path):
     """robocache and deltalake append at the same time.
 

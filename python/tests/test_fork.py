@@ -276,6 +276,7 @@ def test_worker_errors_name_their_place(  # type: ignore[no-untyped-def]
             pass
 
 
+@pytest.mark.slow
 def test_worker_errors_of_one_file(h264: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     import shutil
 

@@ -310,6 +310,7 @@ def test_images_are_augmented_by_the_formulas() -> None:
                 assert got.dtype == np.uint8 and np.abs(result + 0.5 - want).max() <= 0.51
 
 
+@pytest.mark.slow
 def test_batches_are_augmented() -> None:
     chunks = {"window_size": 2, "goal_relabeling_strategy": "uniform"}
 
@@ -363,6 +364,7 @@ def test_batches_are_augmented() -> None:
             batches(True, image_augment_kwargs=bad)
 
 
+@pytest.mark.slow
 def test_long_trajectories_are_subsampled() -> None:
     few = {"window_size": 2, "future_action_window_size": 1, "subsample_length": 3}
     plain, _, _ = rlds_training.make_single_dataset(

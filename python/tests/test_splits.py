@@ -76,6 +76,7 @@ def test_training_reads_train(bridge: str, caplog: pytest.LogCaptureFixture) -> 
         robocache.Loader(ds, split="val", episodes=[0], **how)
 
 
+@pytest.mark.slow
 def test_it_is_said(bridge: str, tmp_path: Path) -> None:
     """In a separate process the default split is reported once on stderr."""
     program = tmp_path / "train.py"
@@ -96,6 +97,7 @@ def test_states_are_of_a_split(bridge: str) -> None:
         robocache.Loader(bridge, split="val", **how).load_state_dict(state)
 
 
+@pytest.mark.slow
 def test_lerobot_class_reads_all(h264: str, tmp_path: Path) -> None:
     root = tmp_path / "set"
     shutil.copytree(h264, root)

@@ -61,6 +61,7 @@ def test_lerobot_reads_what_is_recorded(  # type: ignore[no-untyped-def]
     assert ds.meta.stats["observation.images.front"]["mean"].shape == (3, 1, 1)
 
 
+@pytest.mark.slow
 def test_resume_and_append(tmp_path: Path) -> None:
     path = tmp_path / "set"
     with robocache.Writer(path, 30, FEATURES) as w:
@@ -125,6 +126,7 @@ def test_appends_to_a_set_that_lerobot_recorded(tmp_path: Path) -> None:
     assert robocache.open(path).robot_type == "arm"
 
 
+@pytest.mark.slow
 def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
     path, once = tmp_path / "set", tmp_path / "once"
     with robocache.Writer(once, 30, FEATURES) as w:
@@ -363,6 +365,7 @@ def test_stills_and_depth_are_kept_exactly(tmp_path: Path) -> None:
     assert not robocache.doctor(tmp_path / "set").errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["mm", "m"])
 def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     features = {

@@ -213,6 +213,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path) -> None:
     text = FULL.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     unshared = ["unshare", "--mount", "--map-root-user"]

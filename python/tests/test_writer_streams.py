@@ -72,6 +72,7 @@ def check_native(path: Path, lengths: list[int]) -> None:
             )
 
 
+@pytest.mark.slow
 def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "set"
     with robocache.Writer(path, 30, NATIVE) as w:
